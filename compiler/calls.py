@@ -1,0 +1,137 @@
+"""Calls: which kinds a call on the page reaches, and calls rewritten when a signature shrinks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import libcst as cst
+from torch import nn
+
+from . import tree
+from .construct import POSITIONAL
+from .facts import Facts
+from .kinds import Kind
+from .residual import Residual
+
+
+def constructor_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, Kind]]:
+    for node in residual.text():
+        for item in tree.walk(node):
+            if isinstance(item, cst.Call) and isinstance(item.func, cst.Name):
+                kind = facts.kinds.by_handle(item.func.value)
+                if kind is not None:
+                    yield item, kind
+
+
+def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, set[Kind]]]:
+    """Calls of modules in the methods of a class: `self.a(...)`, `layer(...)` in a loop over `self.layers`."""
+    for method in residual.functions():
+        loops: dict[str, list[nn.Module]] = {}
+        for node in tree.walk(method):
+            if isinstance(node, (cst.For, cst.CompFor)):
+                _bind_loop(node, residual, loops)
+        for node in tree.walk(method):
+            if isinstance(node, cst.Call):
+                modules = modules_of(node.func, residual, loops)
+                kinds = {k for m in modules for k in facts.children_kinds(m)}
+                if kinds:
+                    yield node, kinds
+
+
+def modules_of(node: cst.CSTNode, residual: Residual, loops: dict[str, list[nn.Module]]) -> list[nn.Module]:
+    if isinstance(node, cst.Name):
+        return loops.get(node.value, [])
+    if not isinstance(node, cst.Attribute):
+        return []
+    name = tree.self_attribute(node)
+    bases = residual.kind.instances if name is not None else modules_of(node.value, residual, loops)
+    found = [m._modules.get(node.attr.value) for m in bases]
+    return [m for m in found if m is not None]
+
+
+def _bind_loop(node: Any, residual: Residual, loops: dict[str, list[nn.Module]]) -> None:
+    over, target = node.iter, node.target
+    if isinstance(over, cst.Call) and tree.dotted(over.func) == "enumerate" and over.args:
+        over = over.args[0].value
+        target = target.elements[1].value if isinstance(target, cst.Tuple) else target
+    holders = modules_of(over, residual, loops) if isinstance(over, cst.Attribute) else []
+    if holders and isinstance(target, cst.Name):
+        loops[target.value] = [child for h in holders for child in h.children()]
+
+
+def argument_names(call: cst.Call, names: list[str]) -> list[str | None]:
+    """The parameter that each argument of a call stands for; None where that can't be said."""
+    found: list[str | None] = []
+    for position, arg in enumerate(call.args):
+        if arg.star:
+            found.append(None)
+        elif arg.keyword is not None:
+            found.append(arg.keyword.value.removeprefix(POSITIONAL))
+        else:
+            found.append(names[position] if position < len(names) else None)
+    return found
+
+
+def without(call: cst.Call, drop: set[int]) -> cst.Call:
+    """The call without the arguments at these places; those after one that stood by position get names from the caller."""
+    kept = [a.with_changes(comma=cst.MaybeSentinel.DEFAULT) for i, a in enumerate(call.args) if i not in drop]
+    return call.with_changes(args=kept)
+
+
+def shaped(call: cst.Call, names: list[str]) -> cst.Call:
+    """The final form of a constructor call: by position as far as the author's order allows, else by name."""
+    by_name = {a.keyword.value.removeprefix(POSITIONAL): a for a in call.args if a.keyword is not None}
+    # The config and the mesh come first and need no names, whoever passes them.
+    plain = {n for n, a in by_name.items() if a.keyword is not None and a.keyword.value.startswith(POSITIONAL)}
+    plain |= {n for n in by_name if n in ("config", "mesh", "parallel_mesh", "model_config")}
+    args: list[cst.Arg] = []
+    in_order = True
+    for name in names:
+        if name not in by_name:
+            in_order = False
+            continue
+        value = by_name[name].value
+        if in_order and name in plain:
+            args.append(cst.Arg(value))
+        else:
+            in_order = False
+            equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+            args.append(cst.Arg(value, keyword=cst.Name(name), equal=equal))
+    return call.with_changes(args=args)
+
+
+def drop_defaults(call: cst.Call, callee: Any, facts: Facts) -> cst.Call:
+    """Without the arguments that folding turned into the callee's own defaults."""
+    if not any(facts.is_folded(a.value) for a in call.args):
+        return call
+    try:
+        parameters = inspect.signature(callee).parameters
+    except (TypeError, ValueError):
+        return call
+    names = argument_names(call, list(parameters))
+    drop: set[int] = set()
+    for position in reversed(range(len(call.args))):
+        arg, name = call.args[position], names[position]
+        if name is None or name not in parameters or not facts.is_folded(arg.value):
+            continue
+        last = all(i in drop or call.args[i].keyword is not None for i in range(position + 1, len(call.args)))
+        if arg.keyword is None and not last:
+            continue
+        value = _literal_value(arg.value)
+        default = parameters[name].default
+        if value is not _NO and type(value) is type(default) and value == default:
+            drop.add(position)
+    return without(call, drop) if drop else call
+
+
+_NO = object()
+
+
+def _literal_value(node: cst.BaseExpression) -> Any:
+    if isinstance(node, cst.Name) and node.value in ("None", "True", "False"):
+        return {"None": None, "True": True, "False": False}[node.value]
+    if isinstance(node, (cst.SimpleString, cst.Integer, cst.Float)):
+        return node.evaluated_value
+    return _NO

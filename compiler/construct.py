@@ -1,0 +1,357 @@
+"""Construct: every child that the spec built becomes a plain constructor call in its parent.
+
+A call is written with all arguments by name, the ones that stood by position marked, since which
+parameters the child keeps is known only after pruning; `shape_call` gives it its final form.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+from torch import dtype, nn
+
+from specc.runtime import Mesh
+from specc.templates import IdentityOp, ModuleSpec, build_module
+
+from . import tree
+from .errors import refuse, span_of_class
+from .facts import Facts
+from .flatten import Flat
+from .kinds import Kind
+from .record import Built
+from .value import Scope, Unknown, evaluate, is_config, is_spec, literal
+
+if TYPE_CHECKING:
+    from .fold import Folder
+
+IDENTITY = "_Identity_"  # stands for a child that does nothing
+POSITIONAL = "_by_position_"  # prefix of an argument's name that stood by position
+
+
+class Constructor:
+    """What the constructor of one kind builds, and which names its page form needs."""
+
+    def __init__(self, facts: Facts, kind: Kind, flat: Flat, residuals: dict[Kind, list[str]]) -> None:
+        self.facts, self.kind, self.flat = facts, kind, flat
+        self.parameters = residuals  # of each kind folded so far: its constructor's parameters
+        self.gained: list[str] = []  # parameters that the author's constructor has not
+        self.handed: dict[str, cst.BaseExpression] = {}  # children handed in, by parameter
+        init = flat.init_of(flat.cls)
+        own = set() if init is None else {p.name.value for p in init.node.params.params + init.node.params.kwonly_params}
+        used = own if init is None else own | tree.stored_names(init.node.body)
+        self.config_name = "config" if "config" not in used else "model_config"
+        declared = any(isinstance(b.arguments.get("mesh"), Mesh) for b in kind.built)
+        self.mesh_name = "mesh" if declared or "mesh" not in used else "parallel_mesh"
+        self.declares_mesh = declared and "mesh" in own
+
+    # ---------------------------------------------------------------- children built by call
+
+    def build(self, node: cst.Call, folder: Folder) -> cst.BaseExpression | None:
+        """The plain call for one that built children of this kind's instances, else None."""
+        builts = self.facts.built_at(node, self.kind)
+        if not builts:
+            return self._never_built(node, folder.scope)
+        if all(isinstance(b.module, IdentityOp) for b in builts):
+            return cst.Name(IDENTITY)
+        kinds = {self._kind_of(b) for b in builts}
+        if len(kinds) > 1:
+            names = ", ".join(sorted({b.cls.__name__ for b in builts}))
+            refuse(
+                "SP309",
+                f"one call in `{self.kind.cls.__name__}` builds children that differ ({names}), and it is not a plain list "
+                "comprehension",
+                span_of_class(self.kind.cls),
+                help="build them as `[build_module(spec, ...) for spec in specs]`, or with a call for each",
+            )
+        return self._call(builts, node, folder)
+
+    def _kind_of(self, built: Built) -> Kind | type:
+        return self.facts.kinds.of(built.module) or built.cls
+
+    def _never_built(self, node: cst.Call, scope: Scope) -> None:
+        """A build that no instance reached, on a path that could not be folded."""
+        if _is_machinery(node, scope):
+            refuse(
+                "SP313",
+                f"`{self.kind.cls.__name__}` builds a child under a condition that no instance met, and the condition "
+                "can't be decided",
+                span_of_class(self.kind.cls),
+                help="decide it by an option of the config (a boolean, a string, None)",
+            )
+
+    def _call(self, builts: list[Built], node: cst.Call, folder: Folder) -> cst.Call:
+        built = builts[0]
+        kind = self.facts.kinds.of(built.module)
+        machinery = _is_machinery(node, folder.scope)
+        if kind is None and not machinery:
+            return None  # type: ignore[return-value]  # an imported class called by its name stays
+        explicit = list(node.args)
+        if machinery == "function":
+            explicit = explicit[1:]
+        names = list(inspect.signature(built.cls).parameters)
+        args: list[cst.Arg] = []
+        seen: set[str] = set()
+        for position, arg in enumerate(explicit):
+            if arg.star:
+                refuse(
+                    "SP311",
+                    f"`{self.kind.cls.__name__}` builds `{built.cls.__name__}` with `{arg.star}` arguments",
+                    span_of_class(self.kind.cls),
+                    help="pass each argument by its plain name",
+                )
+            name = arg.keyword.value if arg.keyword is not None else names[position]
+            seen.add(name)
+            folded = folder.expression(arg.value)
+            value = builts[0].arguments.get(name)
+            if is_config(value):
+                folded = self._same_config(folded, arg.value, value, folder.scope)
+            keyword = name if arg.keyword is not None else POSITIONAL + name
+            args.append(cst.Arg(folded, keyword=cst.Name(keyword)))
+        for name in names:
+            if name in seen:
+                continue
+            expression = self._unsaid(name, builts)
+            if expression is not None:
+                args.append(cst.Arg(expression, keyword=cst.Name(name)))
+        return self._make(built, kind, args)
+
+    def _make(self, built: Built, kind: Kind | None, args: list[cst.Arg]) -> cst.Call:
+        if kind is None:
+            return self.facts.keep(cst.Call(imported(built.cls, self.facts), args))  # type: ignore[return-value]
+        if "mesh" in built.arguments or self.parameters.get(kind) is not None:
+            args = args + self._gained_by(kind, {a.keyword.value.removeprefix(POSITIONAL) for a in args if a.keyword})
+        call = cst.Call(cst.Name(kind.handle), args)
+        self.facts.keep(call)
+        return call
+
+    def _gained_by(self, kind: Kind, seen: set[str]) -> list[cst.Arg]:
+        """Arguments for the parameters that the child's page form gained."""
+        args = []
+        for name in self.parameters.get(kind, []):
+            if name in seen:
+                continue
+            expression = self._mesh() if name in ("mesh", "parallel_mesh") else self._config(self.facts.kinds.configs[0])
+            args.append(cst.Arg(expression, keyword=cst.Name(name)))
+        return args
+
+    def _unsaid(self, name: str, builts: list[Built]) -> cst.BaseExpression | None:
+        """An argument that the spec passed, not the parent's text."""
+        if any(name not in b.given for b in builts):
+            return None
+        values = [b.arguments[name] for b in builts]
+        if name == "submodules" or is_spec(values[0]) or _holds_spec(values[0]):
+            return None
+        if isinstance(values[0], Mesh):
+            return self._mesh()
+        if isinstance(values[0], nn.Module):
+            return self._construct(values[0], name)
+        if is_config(values[0]):
+            return self._config(values[0])
+        if any(type(v) is not type(values[0]) or v != values[0] for v in values):
+            refuse(
+                "SP312",
+                f"the specs of the layers built at one place in `{self.kind.cls.__name__}` give different values for "
+                f"`{name}` of `{builts[0].cls.__name__}`",
+                span_of_class(self.kind.cls),
+                help="let the parent compute it from the layer's number, or give the layers classes of their own",
+            )
+        return written(values[0], name, builts[0].cls, self.facts)
+
+    # ---------------------------------------------------------------- children handed in
+
+    def injected(self, node: cst.Name, scope: Scope) -> cst.BaseExpression | None:
+        """The constructor call of a child that the spec handed in as the parameter of this name."""
+        known = scope.names.get(node.value)
+        if known is None or not isinstance(known.object, nn.Module):
+            return None
+        holder = self.facts.kinds.holder(known.object)
+        if holder is None or holder[0].module not in self.kind.instances or holder[1] != node.value:
+            return None
+        if node.value not in self.handed:
+            self.handed[node.value] = self._construct(known.object, node.value)
+        return self.handed[node.value]
+
+    def _construct(self, module: nn.Module, name: str) -> cst.BaseExpression:
+        built = self.facts.recording.of(module)
+        if isinstance(module, IdentityOp):
+            return cst.Name(IDENTITY)
+        if built is None:
+            refuse(
+                "SP314",
+                f"`{name}` of `{self.kind.cls.__name__}` is an instance of `{type(module).__name__}`, made before the build",
+                span_of_class(self.kind.cls),
+                help=f"give it as ModuleSpec({type(module).__name__}, params={{...}})",
+            )
+        args = []
+        for parameter in inspect.signature(built.cls).parameters:
+            expression = self._unsaid(parameter, [built])
+            if expression is not None:
+                positional = parameter in ("config", "mesh")
+                args.append(cst.Arg(expression, keyword=cst.Name((POSITIONAL if positional else "") + parameter)))
+        return self._make(built, self.facts.kinds.of(module), args)
+
+    # ---------------------------------------------------------------- a list of children that differ
+
+    def pattern(self, node: Any, folder: Folder) -> cst.BaseExpression | None:
+        """`[kind(config) for kind in [A] * 3 + [B] * 5]` for a comprehension whose children differ."""
+        if not isinstance(node, cst.ListComp) or not isinstance(node.elt, cst.Call):
+            return None
+        builts = self.facts.built_at(node.elt, self.kind)
+        kinds = [self._kind_of(b) for b in builts]
+        if len(set(kinds)) < 2 or len(self.kind.instances) > 1 or node.for_in.ifs or node.for_in.inner_for_in:
+            return None
+        before = folder.scope
+        folder.scope = before.copy()
+        folder.scope.forget(tree.stored_names(node))
+        calls: list[cst.Call] = []
+        for kind in dict.fromkeys(kinds):
+            group = [b for b, k in zip(builts, kinds, strict=True) if k is kind]
+            if any(isinstance(b.module, IdentityOp) for b in group):
+                refuse("SP309", f"a list of `{self.kind.cls.__name__}` holds identity operations", span_of_class(self.kind.cls))
+            call = self._call(group, node.elt, folder)
+            calls.append(call if call is not None else node.elt)
+        iterated = folder.expression(node.for_in.iter)
+        folder.scope = before
+        shapes = {tree.code(c.with_changes(func=cst.Name("kind"))) for c in calls}
+        if len(shapes) > 1:
+            refuse(
+                "SP312",
+                f"the layers built at one place in `{self.kind.cls.__name__}` are given different arguments by their specs",
+                span_of_class(self.kind.cls),
+                help="give every layer of the list the same arguments, or classes of their own",
+            )
+        names: dict[Kind | type, cst.BaseExpression] = {k: c.func for k, c in zip(dict.fromkeys(kinds), calls, strict=True)}
+        table = repeated([names[k] for k in kinds])
+        # Zipped with what the comprehension ran over, where the call still reads its variable.
+        target = cst.Tuple([cst.Element(cst.Name("kind")), cst.Element(node.for_in.target)], lpar=[], rpar=[])
+        zipped = cst.Call(cst.Name("zip"), [cst.Arg(table), cst.Arg(iterated)])
+        call = calls[0].with_changes(func=cst.Name("kind"))
+        self.facts.keep(call)
+        loop = node.for_in.with_changes(target=target, iter=zipped)
+        return node.with_changes(elt=call, for_in=loop)
+
+    # ---------------------------------------------------------------- config and mesh
+
+    def _mesh(self) -> cst.Name:
+        if not self.declares_mesh and self.mesh_name not in self.gained:
+            self.gained.append(self.mesh_name)
+        return cst.Name(self.mesh_name)
+
+    def _config(self, value: Any) -> cst.BaseExpression:
+        """An expression for this config in the scope of the constructor."""
+        index = self.facts.kinds.config_index(value)
+        for name, own in self.kind.built[0].arguments.items():
+            if is_config(own) and self.facts.kinds.config_index(own) == index:
+                return cst.Name(name)
+        if index == 0:
+            if self.config_name not in self.gained:
+                self.gained.insert(0, self.config_name)
+            return cst.Name(self.config_name)
+        return cst.Call(cst.Name(config_handle(index)))
+
+    def _same_config(self, folded: cst.BaseExpression, said: cst.BaseExpression, value: Any, scope: Scope) -> cst.BaseExpression:
+        """The parent's own expression where it is this config; a node may have set one of its own."""
+        try:
+            known = evaluate(said, scope).object
+        except Unknown:
+            known = None
+        if is_config(known) and self.facts.kinds.config_index(known) == self.facts.kinds.config_index(value):
+            return folded
+        return self._config(value)
+
+    def builds_inside(self, node: cst.CSTNode) -> bool:
+        for item in tree.walk(node):
+            if isinstance(item, cst.Call):
+                if self.facts.built_at(item, self.kind):
+                    return True
+                if isinstance(item.func, cst.Name) and item.func.value == "build_module":
+                    return True
+        return False
+
+
+def config_handle(index: int) -> str:
+    """Stands for the name of the page's config class number `index` (0 is `Config`)."""
+    return f"_Config{index}_"
+
+
+def _is_machinery(node: cst.Call, scope: Scope) -> str | None:
+    """Whether a call goes through the spec: "function" for build_module(spec, ...), "method" for spec.build_module(...)."""
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value == "build_module":
+        return "method"
+    try:
+        callee = evaluate(node.func, scope).object
+    except Unknown:
+        return None
+    if callee is build_module:
+        return "function"
+    if isinstance(callee, ModuleSpec):
+        return "method"
+    return None
+
+
+def _holds_spec(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(is_spec(v) or _holds_spec(v) for v in value)
+    if isinstance(value, dict):
+        return any(is_spec(v) or _holds_spec(v) for v in value.values())
+    return False
+
+
+def imported(cls: Any, facts: Facts) -> cst.BaseExpression:
+    """The name by which the page imports a class or function that it does not hold."""
+    if getattr(cls, "__module__", "").startswith("torch.nn.modules"):
+        facts.imports["nn"] = nn
+        return cst.Attribute(cst.Name("nn"), cst.Name(cls.__name__))
+    facts.imports[cls.__name__] = cls
+    return cst.Name(cls.__name__)
+
+
+def written(value: Any, name: str, cls: type, facts: Facts) -> cst.BaseExpression:
+    """A value from a spec's params as source. Refuses what has none."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return literal(value)
+    if isinstance(value, (tuple, list)) and all(v is None or isinstance(v, (bool, int, float, str)) for v in value):
+        return literal(value)
+    if isinstance(value, dtype):
+        facts.imports["torch"] = __import__("torch")
+        return cst.parse_expression(str(value))
+    qualified = getattr(value, "__qualname__", None)
+    if qualified is not None and qualified.isidentifier() and hasattr(value, "__module__"):
+        return imported(value, facts)
+    refuse(
+        "SP315",
+        f"`{name}` of `{cls.__name__}` is {value!r}, which can't be written on a page",
+        span_of_class(cls),
+        help="use a number, a string, a tuple of those, a frozen config, or a function or class with a name of its own",
+    )
+
+
+def repeated(items: list[cst.BaseExpression]) -> cst.BaseExpression:
+    """`[A] * 3 + [B, C] * 4`: a list shown as the pattern that it is."""
+    texts = [tree.code(i) for i in items]
+    for period in range(1, len(items) // 2 + 1):
+        if len(items) % period == 0 and texts == texts[:period] * (len(items) // period):
+            return _times(items[:period], len(items) // period)
+    runs: list[tuple[list[cst.BaseExpression], int]] = []
+    start = 0
+    while start < len(items):
+        end = start
+        while end < len(items) and texts[end] == texts[start]:
+            end += 1
+        if runs and end - start == 1 and runs[-1][1] == 1:
+            runs[-1] = ([*runs[-1][0], items[start]], 1)
+        else:
+            runs.append(([items[start]], end - start))
+        start = end
+    parts = [_times(run, count) for run, count in runs]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = cst.BinaryOperation(whole, cst.Add(), part)
+    return whole
+
+
+def _times(items: list[cst.BaseExpression], count: int) -> cst.BaseExpression:
+    row = cst.List([cst.Element(i) for i in items])
+    return row if count == 1 else cst.BinaryOperation(row, cst.Multiply(), cst.Integer(str(count)))

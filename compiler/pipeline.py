@@ -1,0 +1,73 @@
+"""The pipeline: record, fold, prune, collapse, merge, page; then the page is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from specc.runtime import Mesh
+from specc.templates import ModuleSpec
+from specc.templates.config import LAUNCH_FIELDS
+from specc.templates.diagnostic import Diagnostic
+from specc.templates.prepare import prepare
+from specc.templates.spec import construct
+
+from .collapse import collapse
+from .facts import Facts
+from .loss import loss_kind
+from .merge import config_names, merge
+from .page import finish, render
+from .page_config import refuse_unread
+from .prune import prune
+from .record import Recording, record
+from .residual import fold_all, tighten
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A page without its header, and what is to be said about it."""
+
+    body: str
+    notes: tuple[Diagnostic, ...]
+    classes: tuple[type, ...]  # those whose source is on the page, for the library's hash
+    parameters: int  # how many numbers the model learns
+
+
+def compile_spec(spec: ModuleSpec, *, origin: str = "", overrides: tuple[str, ...] = (), validate: bool = True) -> Compiled:
+    """The page of a spec.
+
+    Raises SpecError for a mistake in the spec, CompileError where a class can't be written out
+    faithfully, ValidationError where the page and the spec's own model differ.
+    """
+    prepared = prepare(spec)
+    compiled = translate(lambda: construct(prepared.spec, Mesh.single()))
+    notes = (*prepared.notes, *compiled.notes)
+    if validate:
+        from .validate import validate_page
+
+        notes = (*notes, *validate_page(spec, compiled.body))
+    return Compiled(compiled.body, notes, compiled.classes, compiled.parameters)
+
+
+def translate(build: Callable[[], nn.Module]) -> Compiled:
+    """The page of the model that `build` makes, not validated."""
+    recording = record(build)
+    facts = Facts(recording)
+    residuals = fold_all(facts)
+    prune(residuals, facts)
+    collapse(residuals, facts)
+    prune(residuals, facts)
+    tighten(residuals, facts)
+    names = merge(residuals, facts)
+    configs = config_names(facts)
+    page_config = finish(residuals, names, configs, facts)
+    body = render(residuals, names, configs, page_config, facts, loss_kind(recording.root))
+    refuse_unread(facts, page_config, LAUNCH_FIELDS)
+    classes = {c: None for kind in facts.kinds.kinds for c in facts.flat(kind).chain}
+    return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording))
+
+
+def _parameters(recording: Recording) -> int:
+    return sum(p.numel() for p in recording.root.parameters())

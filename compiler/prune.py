@@ -1,0 +1,351 @@
+"""Prune: what folding left unread goes, to a fixed point.
+
+Only what folding dirtied: a name of the user's own class that nobody read before is left alone.
+Never a call: an assignment goes only where its right side is names, attributes and operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import libcst as cst
+import torch
+from torch import nn
+
+from . import tree
+from .calls import argument_names, constructor_calls, forward_calls, without
+from .construct import POSITIONAL
+from .facts import Facts
+from .flatten import Flat
+from .inline import inline_adjacent
+from .kinds import Kind
+from .residual import Residual
+
+
+def prune(residuals: dict[Kind, Residual], facts: Facts) -> None:
+    """Drop unread attributes, locals, private methods and parameters from every class, in place."""
+    changed = True
+    while changed:
+        changed = False
+        foreign = _foreign_reads(residuals.values())
+        for residual in residuals.values():
+            changed |= _prune_class(residual, facts, foreign)
+        changed |= _prune_constructors(residuals, facts)
+        changed |= _prune_forwards(residuals, facts)
+
+
+# -------------------------------------------------------------------- inside one class
+
+
+def _prune_class(residual: Residual, facts: Facts, foreign: set[str]) -> bool:
+    before = [id(f) for f in residual.functions()]
+    own_reads, strings = _own_reads(residual)
+    for name in list(residual.methods):
+        private = name.startswith("_") and not name.startswith("__")
+        if private and name not in own_reads | strings | foreign and _may_drop(residual, f"self.{name}"):
+            del residual.methods[name]
+    if residual.init is not None:
+        residual.init = _clean(residual.init, residual, facts, own_reads | strings | foreign)
+    for name, method in residual.methods.items():
+        residual.methods[name] = _clean(method, residual, facts, own_reads | strings | foreign)
+    return before != [id(f) for f in residual.functions()]
+
+
+def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: set[str]) -> cst.FunctionDef:
+    function = inline_adjacent(function, facts)
+    loads = set(tree.loaded_names(function.body))
+
+    def keep(statement: Any) -> bool:
+        if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+            return True
+        small = statement.body[0]
+        if isinstance(small, cst.Assign) and len(small.targets) == 1:
+            target = small.targets[0].target
+        elif isinstance(small, cst.AnnAssign):
+            target = small.target
+        else:
+            return True
+        if small.value is None or not tree.is_pure(small.value):
+            return True
+        if isinstance(target, cst.Name):
+            return target.value in loads or not _may_drop(residual, target.value, function.name.value)
+        name = tree.self_attribute(target)
+        if name is None or name in reads or function.name.value != "__init__":
+            return True
+        return _holds_state(residual, name) or not _may_drop(residual, f"self.{name}")
+
+    def change(node: Any) -> Any:
+        if isinstance(node, cst.IndentedBlock):
+            kept = [change(s) for s in _filtered(node.body, keep, facts)]
+            if len(kept) == len(node.body) and all(a is b for a, b in zip(kept, node.body, strict=True)):
+                return node
+            return node.with_changes(body=kept or [cst.SimpleStatementLine([cst.Pass()])])
+        if isinstance(node, (cst.For, cst.ListComp, cst.GeneratorExp)):
+            node = _unused_loop_name(node, residual)
+        if isinstance(node, cst.BaseExpression) and not isinstance(node, (cst.ListComp, cst.Call, cst.GeneratorExp)):
+            return node
+        return tree.rebuild(node, change)
+
+    result: cst.FunctionDef = tree.rebuild(function, change)
+    return result
+
+
+def _filtered(statements: Iterable[Any], keep: Any, facts: Facts) -> list[Any]:
+    """The statements to keep; blank lines above one that goes stay, its comments go with it."""
+    out: list[Any] = []
+    blank: list[cst.EmptyLine] = []
+    for statement in statements:
+        if keep(statement):
+            lines = getattr(statement, "leading_lines", None)
+            if blank and lines is not None and not any(line.comment is None for line in lines):
+                statement = statement.with_changes(leading_lines=[*blank, *lines])
+            blank = []
+            out.append(statement)
+        else:
+            blank = blank or [line for line in statement.leading_lines if line.comment is None][:1]
+            if out:
+                facts.removed_after[id(out[-1])] = out[-1]
+    return out
+
+
+def _unused_loop_name(node: Any, residual: Residual) -> Any:
+    """`for _ in ...` where folding took away every reader of the loop's variable."""
+    clause = node if isinstance(node, cst.For) else node.for_in
+    inside = node.body if isinstance(node, cst.For) else node.elt
+    loads = set(tree.loaded_names(inside))
+    if not isinstance(node, cst.For):
+        if node.for_in.inner_for_in is not None:
+            return node
+        loads |= {n for i in node.for_in.ifs for n in tree.loaded_names(i)}
+    target = clause.target
+    if isinstance(target, cst.Name):
+        if target.value in loads or target.value == "_" or not _may_drop(residual, target.value):
+            return node
+        clause = clause.with_changes(target=cst.Name("_"))
+        return clause if isinstance(node, cst.For) else node.with_changes(for_in=clause)
+    # `for kind, i in zip([A, B], range(2))` where nothing reads i: the pattern alone.
+    over = clause.iter
+    if (
+        isinstance(target, cst.Tuple)
+        and isinstance(over, cst.Call)
+        and tree.dotted(over.func) == "zip"
+        and len(over.args) == 2
+        and isinstance(target.elements[0].value, cst.Name)
+        and target.elements[0].value.value == "kind"
+    ):
+        rest = {n.value for n in tree.walk(target.elements[1].value) if isinstance(n, cst.Name)}
+        if not rest & loads:
+            clause = clause.with_changes(target=cst.Name("kind"), iter=over.args[0].value)
+            return node.with_changes(for_in=clause)
+    return node
+
+
+def _holds_state(residual: Residual, name: str) -> bool:
+    """Whether an attribute is a module, a parameter or a tensor: assigning it is what makes it the model's."""
+    for module in residual.kind.instances:
+        if name in module._modules or name in module._parameters or name in module._buffers:
+            return True
+        if isinstance(module.__dict__.get(name), (torch.Tensor, nn.Module)):
+            return True
+    return False
+
+
+def _own_reads(residual: Residual) -> tuple[set[str], set[str]]:
+    """Attributes that a class reads from `self`, and every string in it (`getattr(self, "x")` reads x)."""
+    reads: set[str] = set()
+    strings: set[str] = set()
+    for node in residual.text():
+        stored = {id(a) for a in tree.stored_attributes(node)}
+        augmented = {id(i.target) for i in tree.walk(node) if isinstance(i, cst.AugAssign)}
+        for item in tree.walk(node):
+            if isinstance(item, cst.Attribute) and tree.self_attribute(item) and (id(item) not in stored or id(item) in augmented):
+                reads.add(item.attr.value)
+            elif isinstance(item, cst.SimpleString):
+                strings.add(item.raw_value)
+    return reads, strings
+
+
+def _foreign_reads(residuals: Iterable[Residual]) -> set[str]:
+    """Attribute names read from anything but `self`, anywhere on the page."""
+    return {
+        item.attr.value
+        for residual in residuals
+        for node in residual.text()
+        for item in tree.walk(node)
+        if isinstance(item, cst.Attribute) and tree.self_attribute(item) is None
+    }
+
+
+def _may_drop(residual: Residual, name: str, function: str | None = None) -> bool:
+    """Whether a name that nothing reads is ours to take out: our template's, or read before folding."""
+    if residual.ours:
+        return True
+    if name.startswith("self.") and name[5:] in _inherited(residual.flat):
+        return True
+    for method in residual.flat.methods.values():
+        for item in tree.walk_loads(method.node):
+            if isinstance(item, cst.Name) and item.value == name:
+                return True
+            if isinstance(item, cst.Attribute) and tree.dotted(item) == name and not _is_store(item, method.node):
+                return True
+    return False
+
+
+def _is_store(item: cst.Attribute, method: cst.FunctionDef) -> bool:
+    return any(a is item for a in tree.stored_attributes(method))
+
+
+def _inherited(flat: Flat) -> set[str]:
+    """Attributes that one of our own bases stores for the user's class."""
+    return {
+        attribute.attr.value
+        for owner, method in flat._inits.items()
+        if owner.__module__.startswith("specc.templates")
+        for attribute in tree.stored_attributes(method.node)
+        if tree.self_attribute(attribute)
+    }
+
+
+# -------------------------------------------------------------------- parameters, with their arguments
+
+
+def _prune_constructors(residuals: dict[Kind, Residual], facts: Facts) -> bool:
+    drop: dict[Kind, set[str]] = {}
+    for kind, residual in residuals.items():
+        if residual.init is None:
+            continue
+        init = residual.init
+        unread = {
+            p.name.value
+            for p in residual.parameters()
+            if not _read_before_written(p.name.value, init) and (residual.ours or kind is not facts.kinds.root or _may_drop(residual, p.name.value))
+        }
+        if unread:
+            drop[kind] = unread
+    for residual in residuals.values():
+        for call, kind in constructor_calls(residual, facts):
+            for arg in call.args:
+                name = arg.keyword.value.removeprefix(POSITIONAL) if arg.keyword else ""
+                if name in drop.get(kind, set()) and not _droppable(arg.value):
+                    drop[kind].discard(name)
+    for kind, names in drop.items():
+        residuals[kind].init = _without_params(residuals[kind].init, names)
+
+    def shrink(call: cst.Call) -> cst.Call:
+        kind = facts.kinds.by_handle(call.func.value) if isinstance(call.func, cst.Name) else None
+        names = drop.get(kind, set()) if kind is not None else set()
+        places = {
+            i
+            for i, a in enumerate(call.args)
+            if a.keyword is not None and a.keyword.value.removeprefix(POSITIONAL) in names
+        }
+        return without(call, places) if places else call
+
+    if not any(drop.values()):
+        return False
+    for residual in residuals.values():
+        rewrite_calls(residual, shrink)
+    return True
+
+
+def _prune_forwards(residuals: dict[Kind, Residual], facts: Facts) -> bool:
+    unread: dict[Kind, set[str]] = {}
+    for kind, residual in residuals.items():
+        forward = residual.methods.get("forward")
+        binding = facts.bindings[kind]
+        if forward is None or kind is facts.kinds.root or not binding.called or binding.escaped:
+            continue
+        names = {
+            p.name.value for p in forward.params.params[1:] if not _read_before_written(p.name.value, forward)
+        }
+        names = {n for n in names if residual.ours or _may_drop(residual, n, "forward") or n in binding.values}
+        if names:
+            unread[kind] = names
+    found = []
+    for call, kinds in (pair for r in residuals.values() for pair in forward_calls(r, facts)):
+        if kinds <= residuals.keys():
+            found.append((call, kinds))
+        else:  # it may also reach a class of the runtime, whose parameters are not ours to drop
+            for kind in kinds:
+                unread.pop(kind, None)
+    settled = False
+    while not settled:  # an argument goes only where every class that the call may reach does without it
+        settled = True
+        for call, kinds in found:
+            for position, arg in enumerate(call.args):
+                names = {k: argument_names(call, _forward_names(residuals[k]))[position] for k in kinds}
+                droppable = _droppable(arg.value)
+                if droppable and all(n is not None and n in unread.get(k, ()) for k, n in names.items()):
+                    continue
+                for kind, name in names.items():
+                    if name in unread.get(kind, ()):
+                        unread[kind].discard(name or "")
+                        settled = False
+    if not any(unread.values()):
+        return False
+    swaps: dict[int, cst.Call] = {}
+    for call, kinds in found:
+        names_of = [argument_names(call, _forward_names(residuals[k])) for k in kinds]
+        sets = [unread.get(k, set()) for k in kinds]
+        places = {
+            i for i in range(len(call.args)) if all(n[i] in s for n, s in zip(names_of, sets, strict=True))
+        }
+        if places:
+            swaps[id(call)] = without(call, places)
+    for residual in residuals.values():
+        rewrite_calls(residual, lambda c: swaps.get(id(c), c))
+    for kind, names in unread.items():
+        residuals[kind].methods["forward"] = _without_params(residuals[kind].methods["forward"], names)
+    return True
+
+
+def _read_before_written(name: str, function: cst.FunctionDef) -> bool:
+    """Whether a function may read what was passed for a parameter."""
+    for statement in tree.body_of(function):
+        if isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if name in set(tree.loaded_names(small)) or isinstance(small, (cst.AugAssign, cst.Del)):
+                    if name in set(tree.loaded_names(small)) or name in tree.stored_names(small):
+                        return True
+                elif isinstance(small, (cst.Assign, cst.AnnAssign)) and name in tree.stored_names(small):
+                    return False
+        elif name in set(tree.loaded_names(statement)):
+            return True
+    return False
+
+
+def _forward_names(residual: Residual) -> list[str]:
+    forward = residual.methods.get("forward")
+    return [] if forward is None else [p.name.value for p in forward.params.params[1:]]
+
+
+def _droppable(node: cst.BaseExpression) -> bool:
+    """Whether an argument may go with its parameter: it runs nothing that could matter."""
+    return tree.is_pure(node)
+
+
+def _without_params(function: Any, names: set[str]) -> Any:
+    params = function.params
+    kwonly = [p for p in params.kwonly_params if p.name.value not in names]
+    star = params.star_arg if kwonly or isinstance(params.star_arg, cst.Param) else cst.MaybeSentinel.DEFAULT
+    return function.with_changes(
+        params=params.with_changes(
+            params=[p for p in params.params if p.name.value not in names], kwonly_params=kwonly, star_arg=star
+        )
+    )
+
+
+def rewrite_calls(residual: Residual, change: Any) -> None:
+    """Apply `change` to every call of a class, inner calls first; `change` sees the nodes of the present text."""
+
+    def visit(node: Any) -> Any:
+        new = change(node) if isinstance(node, cst.Call) else node
+        if new is not node:
+            return tree.rebuild(new, visit)
+        return tree.rebuild(node, visit)
+
+    if residual.init is not None:
+        residual.init = visit(residual.init)
+    for name, method in residual.methods.items():
+        residual.methods[name] = visit(method)

@@ -1,0 +1,176 @@
+"""Source: each file parsed once, with its classes, functions, constants and imports indexed."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+import sysconfig
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import libcst as cst
+
+from . import tree
+from .record import Place
+
+Statement = cst.SimpleStatementLine
+
+
+class SourceFile:
+    """One parsed file; `calls` finds the node of a call from its place in the text."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.text = Path(path).read_text(encoding="utf-8")
+        self.module = cst.parse_module(self.text)
+        self.classes: dict[str, cst.ClassDef] = {}
+        self.functions: dict[str, cst.FunctionDef] = {}
+        self.constants: dict[str, Statement] = {}
+        self.imports: dict[str, str] = {}  # name bound -> the statement that binds it alone
+        for statement in self.module.body:
+            self._index(statement)
+
+    def _index(self, statement: cst.CSTNode) -> None:
+        if isinstance(statement, cst.ClassDef):
+            self.classes[statement.name.value] = statement
+        elif isinstance(statement, cst.FunctionDef):
+            self.functions[statement.name.value] = statement
+        elif isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if isinstance(small, (cst.Import, cst.ImportFrom)):
+                    self.imports.update(_imports(small))
+                elif isinstance(small, (cst.Assign, cst.AnnAssign)):
+                    for name in tree.stored_names(small):
+                        self.constants[name] = statement
+        elif isinstance(statement, (cst.If, cst.Try)):
+            # A guarded import (`if TYPE_CHECKING`, try/except) binds its name like any other.
+            for item in tree.walk(statement):
+                if isinstance(item, (cst.Import, cst.ImportFrom)):
+                    self.imports.update(_imports(item))
+
+    @functools.cached_property
+    def calls(self) -> dict[tuple[int, int, int, int], cst.Call]:
+        """Calls by (line, column, end line, end column), matched to the nodes by their order.
+
+        libcst's own positions cost twenty times as much as `ast`'s; both trees list the calls of a
+        file in the same order, an outer call before those inside it.
+        """
+        nodes = [n for n in _outside_strings(self.module) if isinstance(n, cst.Call)]
+        places = sorted(
+            (n.lineno, n.col_offset, -(n.end_lineno or 0), -(n.end_col_offset or 0))
+            for n in _ast_outside_strings(ast.parse(self.text))
+            if isinstance(n, ast.Call)
+        )
+        assert len(nodes) == len(places), f"{self.path}: {len(nodes)} calls against {len(places)}"
+        return {(a, b, -c, -d): n for (a, b, c, d), n in zip(places, nodes, strict=True)}
+
+    @functools.cached_property
+    def lines(self) -> dict[int, int]:
+        """First line of each call, class and function, by id of the node: for diagnostics."""
+        found = {id(node): place[0] for place, node in self.calls.items()}
+        for parsed in ast.walk(ast.parse(self.text)):
+            if isinstance(parsed, ast.ClassDef) and parsed.name in self.classes:
+                found[id(self.classes[parsed.name])] = parsed.lineno
+        return found
+
+
+def _outside_strings(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Every node but those inside f-strings, whose positions `ast` gets wrong before Python 3.12."""
+    out: list[cst.CSTNode] = []
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        out.append(top)
+        if not isinstance(top, cst.FormattedString):
+            stack.extend(reversed(list(tree.parts(top))))
+    return out
+
+
+def _ast_outside_strings(node: ast.AST) -> list[ast.AST]:
+    out: list[ast.AST] = []
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        out.append(top)
+        if not isinstance(top, ast.JoinedStr):
+            stack.extend(ast.iter_child_nodes(top))
+    return out
+
+
+def _imports(node: cst.Import | cst.ImportFrom) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if isinstance(node.names, cst.ImportStar):
+        return found
+    for alias in node.names:
+        name = tree.code(alias.name)
+        bound = tree.code(alias.asname.name) if alias.asname else name
+        shown = f"{name} as {bound}" if alias.asname else name
+        if isinstance(node, cst.Import):
+            found[bound.split(".")[0]] = f"import {shown}"
+        else:
+            dots = "." * len(node.relative)
+            module = tree.code(node.module) if node.module is not None else ""
+            found[bound] = f"from {dots}{module} import {shown}"
+    return found
+
+
+class Sources:
+    """The files of one compile, each parsed at its first use."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, SourceFile] = {}
+
+    def file(self, path: str) -> SourceFile:
+        if path not in self._files:
+            self._files[path] = SourceFile(path)
+        return self._files[path]
+
+    def of(self, thing: type | FunctionType) -> SourceFile | None:
+        path = path_of(thing)
+        return None if path is None else self.file(path)
+
+    def class_def(self, cls: type) -> cst.ClassDef | None:
+        file = self.of(cls)
+        return None if file is None or "." in cls.__qualname__ else file.classes.get(cls.__name__)
+
+    def call(self, place: Place) -> cst.Call | None:
+        file = self.file(place.file)
+        return file.calls.get((place.line, place.column, place.end_line, place.end_column))
+
+
+def path_of(thing: type | FunctionType) -> str | None:
+    module = sys.modules.get(thing.__module__)
+    path = getattr(module, "__file__", None)
+    if path is None:
+        try:
+            path = inspect.getsourcefile(thing)
+        except TypeError:
+            return None
+    return path if path is not None and path.endswith(".py") else None
+
+
+_LIBRARIES = tuple(
+    {str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "purelib", "platlib")}
+)
+
+
+@functools.cache
+def is_foldable_module(name: str) -> bool:
+    """Whether the classes of this module are written out on the page: the user's own and specc.templates'.
+
+    torch, specc.runtime, the standard library and what is installed are imported by the page instead.
+    """
+    root = name.partition(".")[0]
+    if name.startswith("specc."):
+        return name.startswith("specc.templates")
+    if root in ("torch", "builtins") or root in sys.stdlib_module_names:
+        return name == "__main__"
+    module: ModuleType | None = sys.modules.get(name)
+    path = getattr(module, "__file__", None)
+    return path is not None and not str(Path(path).resolve()).startswith(_LIBRARIES)
+
+
+def is_foldable(cls: type) -> bool:
+    return is_foldable_module(cls.__module__)

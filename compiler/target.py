@@ -1,0 +1,77 @@
+"""What the command line calls SPEC: where a spec is read from, found without importing it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from .diagnostics import fail, shown_path
+from .imports import find_module
+
+FORMS = "FILE.py, FILE.py:NAME, FILE.yaml or package.module:NAME"
+YAML = frozenset({".yaml", ".yml"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A spec's file, the module name that it was asked for by (if it was) and the spec's name."""
+
+    file: Path
+    module: str | None = None
+    name: str | None = None
+
+    @property
+    def is_yaml(self) -> bool:
+        return self.file.suffix in YAML
+
+    def origin(self, folder: Path) -> str:
+        """The target as a page in `folder` names it: no absolute path."""
+        if self.module is not None:
+            return f"{self.module}:{self.name}"
+        file = Path(os.path.relpath(self.file.resolve(), folder.resolve())).as_posix()
+        return f"{file}:{self.name}" if self.name else file
+
+    def default_page(self) -> Path:
+        """Where the page goes without -o: `llama.py` for `llama_spec.py`, else `NAME_page.py`.
+
+        It stands beside the spec; in the current folder for a `package.module`.
+        """
+        stem = self.file.stem
+        folder = self.file.parent if self.module is None else Path()
+        if stem.endswith("_spec") and stem != "_spec":
+            return folder / f"{stem.removesuffix('_spec')}.py"
+        return folder / f"{self.name or stem}_page.py"
+
+
+def parse_target(text: str, folder: Path | None = None) -> Target:
+    """The target that `text` names, files relative to `folder` (the current one if left out).
+
+    Raises `SpecError`: SP610 where the text has none of the forms, SP611 where there is no such
+    file or module.
+    """
+    place, name = _split_name(text)
+    file = (folder or Path()) / place
+    if file.suffix == ".py" or file.suffix in YAML:
+        if not file.is_file():
+            fail("SP611", f"there is no file `{shown_path(file)}`")
+        if name and file.suffix in YAML:
+            fail("SP610", f"`{place}` has one spec, without a name: leave `:{name}` out")
+        return Target(file, None, name)
+    if name is None or not all(part.isidentifier() for part in place.split(".")):
+        with_suffix = file.parent / f"{file.name}.py"
+        help = f"did you mean `{place}.py`?" if with_suffix.is_file() else f"give {FORMS}"
+        fail("SP610", f"`{text}` does not say where a spec is", help=help)
+    found = find_module(place, [Path.cwd()])
+    if found is None:
+        fail(
+            "SP611",
+            f"there is no module `{place}` in this folder or on Python's path",
+            help=f"give {FORMS}",
+        )
+    return Target(found, place, name)
+
+
+def _split_name(text: str) -> tuple[str, str | None]:
+    place, colon, name = text.rpartition(":")
+    return (place, name) if colon and name.isidentifier() else (text, None)

@@ -1,0 +1,65 @@
+"""Title: the first lines of a page, derived from what was folded: what the model is, as a list of facts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jinja2
+from torch import nn
+
+from .facts import Facts
+from .kinds import Kind
+from .page_config import PageConfig
+from .residual import Residual
+
+
+def title_and_facts(
+    residuals: dict[Kind, Residual], names: dict[Kind, str], facts: Facts, page_config: PageConfig, body: str
+) -> tuple[str, list[str]]:
+    """One sentence with the sizes, and a line for each notable choice that the page's text went by."""
+    root = facts.recording.root
+    count = _count(root)
+    ours = type(root).__module__.startswith("specc.templates")
+    what = "A decoder" if ours else names[facts.kinds.root]
+    config = facts.kinds.configs[0] if facts.kinds.configs else None
+    if config is None or not type(config).__module__.startswith("specc.templates"):
+        return f"{what} of {count} parameters.", []
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(sys.modules["specc.templates"].__file__ or "").parent / "page"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    text = environment.get_template("facts.j2").render(
+        c=config,
+        used=facts.used_fields | page_config.fields,
+        reads=page_config.fields,
+        what=what,
+        count=count,
+        norms=_norms(residuals, body),
+    )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0], lines[1:]
+
+
+def _count(root: nn.Module) -> str:
+    number = sum(p.numel() for p in root.parameters())
+    for unit, size in (("B", 10**9), ("M", 10**6)):
+        if number >= size:
+            return f"{number / size:.2f} {unit}"
+    return f"{number:,}"
+
+
+def _norms(residuals: dict[Kind, Residual], body: str) -> list[str]:
+    """Which norm stands before the halves of a layer, where the layer is one of ours."""
+    found: dict[str, None] = {}
+    for kind in residuals:
+        layer = kind.instances[0]
+        if kind.cls.__name__ != "TransformerLayer" or not kind.cls.__module__.startswith("specc.templates"):
+            continue
+        before = {n: type(layer._modules.get(f"{n}_layernorm")).__name__ for n in ("input", "pre_mlp")}
+        words = {"RMSNorm": "RMS norm", "LayerNorm": "layer norm"}
+        if before["input"] == before["pre_mlp"] and before["input"] in words:
+            found[f"{words[before['input']]} before attention and before the MLP"] = None
+    return list(found)

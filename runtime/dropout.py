@@ -1,0 +1,107 @@
+"""Dropout between layers, with a mask that depends on no layout.
+
+The bits are a hash of where an element stands in the whole run: (seed, step, module name), folded
+to one key per module and step; (global sequence index, global position), folded to one key per
+place; and the feature. So the same element is dropped at any tp, sequence parallel, dp and
+accumulation, under recompute and after a resume.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+from .mesh import Mesh
+from .positions import Positions
+
+
+class Dropout(nn.Module):
+    """Zeroes elements of x [b, t, h] with probability p and scales the rest by 1 / (1 - p).
+
+    Works on what stands between the layers, whose features no rank cuts; no collective runs.
+    ``set_dropout_step`` has to be called on the whole model before every training forward.
+    Raises ValueError for a p outside [0, 1), RuntimeError for a training forward without a step,
+    ValueError for positions of another length than x.
+    """
+
+    key: Tensor
+    first_sequence: Tensor
+
+    def __init__(self, p: float, mesh: Mesh) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"a dropout probability of {p} is not in [0, 1)")
+        self.p = p
+        self.mesh = mesh
+        self.has_step = False
+        # Tensors, so that a compiled forward reads the new step's values without a new trace.
+        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.register_buffer("first_sequence", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor, positions: Positions) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        if not self.has_step:
+            raise RuntimeError(
+                "Dropout's mask depends on the step and none was set: call "
+                "specc.runtime.set_dropout_step(model, seed=..., step=..., first_sequence=...) "
+                "before a training forward, or model.eval() to drop nothing"
+            )
+        if positions.local_ids.shape[0] != x.shape[1]:
+            raise ValueError(
+                f"{positions.local_ids.shape[0]} local positions were given for activations of "
+                f"{x.shape[1]} places {list(x.shape)}"
+            )
+        sequences = self.first_sequence + torch.arange(x.shape[0], device=x.device)
+        keep = _keep(self.key, sequences, positions.local_ids, x.shape[2], self.p)
+        return torch.where(keep, x * (1 / (1 - self.p)), 0.0)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+def set_dropout_step(model: nn.Module, *, seed: int, step: int, first_sequence: int) -> None:
+    """Gives every Dropout in the model the place of the next forward in the run.
+
+    ``first_sequence`` is the index of this call's first sequence in the step's global batch: it
+    counts over data parallel ranks and over accumulated micro-batches. Every rank passes the same
+    ``model`` root, so that names agree.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            text = f"{seed}/{step}/{name}".encode()
+            digest = hashlib.blake2b(text, digest_size=8).digest()
+            # fill_ hands the number to the device as an argument: no copy to wait for.
+            module.key.fill_(int.from_bytes(digest, "little", signed=True))
+            module.first_sequence.fill_(first_sequence)
+            module.has_step = True
+
+
+def _keep(key: Tensor, sequences: Tensor, positions: Tensor, features: int, p: float) -> Tensor:
+    """Bool [b, t, h]: an element is kept where its hash, an int32, is not among the lowest p."""
+    place = _mix64(_mix64(key ^ sequences)[:, None] ^ positions)[..., None]  # [b, t, 1]
+    # In int32 from the start: inductor keeps an arange in 32 bits whatever its dtype says.
+    feature = torch.arange(features, dtype=torch.int32, device=positions.device)
+    feature = feature * _signed(0x9E3779B1, 32)  # [h]
+    # Two rounds of a 32-bit hash (lowbias32 of nullprogram.com/blog/2018/07/31), with one half of
+    # the place's key before each: the work on [b, t, h] is in int32. Its last step, which would
+    # only touch the lower half, is left out: the comparison is decided by the upper.
+    bits = feature ^ (place >> 32).to(torch.int32)
+    bits = (bits ^ ((bits >> 16) & 0xFFFF)) * 0x7FEB352D + ((place << 32) >> 32).to(torch.int32)
+    bits = (bits ^ ((bits >> 15) & 0x1FFFF)) * _signed(0x846CA68B, 32)
+    return bits >= min(round(p * (1 << 32)) - (1 << 31), (1 << 31) - 1)
+
+
+def _mix64(x: Tensor) -> Tensor:
+    """A step of splitmix64 (Steele et al. 2014) on int64, whose products wrap around."""
+    x = x + _signed(0x9E3779B97F4A7C15, 64)
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _signed(0xBF58476D1CE4E5B9, 64)
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _signed(0x94D049BB133111EB, 64)
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
+
+
+def _signed(constant: int, bits: int) -> int:
+    """The signed integer with these bits, as torch's integer types are signed."""
+    return constant - (1 << bits) if constant >= 1 << (bits - 1) else constant

@@ -1,0 +1,98 @@
+"""What is left to do with gradients after the last backward.
+
+One rule: the gradient of a parameter is summed over each axis over which it is replicated. The
+global loss is the sum of all ranks' local losses, so each rank's gradient is a part of that sum.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.placement_types import Replicate
+
+from .mesh import Axis, Mesh
+from .parameters import ParameterRecord, canonical_parameters, local_tensor
+
+
+@torch.no_grad()
+def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
+    """Sums gradients, in place, over tp for what is replicated over tp, and over dp for what FSDP
+    does not shard: one flat all-reduce for each axis and dtype.
+
+    Call it once a step, after the last backward. A parameter that took no part in the loss on this
+    rank counts as zero, since it may have on another.
+    """
+    if mesh.size == 1:
+        return
+    parts: dict[tuple[str, torch.dtype], list[Tensor]] = defaultdict(list)
+    for _, record, parameter in canonical_parameters(model):
+        if not parameter.requires_grad:
+            continue
+        for axis in _replicated_axes(record, parameter, mesh):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            gradient = local_tensor(parameter.grad)
+            parts[axis.name, gradient.dtype].append(gradient)
+    for axis in (mesh.tp, mesh.dp):
+        for (name, _), gradients in parts.items():
+            if name == axis.name:
+                flat = torch.cat([g.reshape(-1) for g in gradients])
+                dist.all_reduce(flat, group=axis.group)
+                torch._foreach_copy_(
+                    gradients,
+                    [
+                        piece.view_as(g)
+                        for g, piece in zip(
+                            gradients, flat.split([g.numel() for g in gradients]), strict=True
+                        )
+                    ],
+                )
+
+
+@torch.no_grad()
+def clip_gradients(model: nn.Module, mesh: Mesh, max_norm: float) -> Tensor:
+    """Scales all gradients, in place, so that their joint norm is at most ``max_norm``.
+
+    Returns the joint norm before, a float32 scalar equal on all ranks: each global gradient counted
+    once, whatever it is cut or replicated over; ties once. ``float("inf")`` only measures. Call it
+    after ``sum_replicated_gradients``.
+    """
+    gradients: list[Tensor] = []
+    copies: list[int] = []
+    for _, record, parameter in canonical_parameters(model):
+        if parameter.grad is not None:
+            gradients.append(local_tensor(parameter.grad))
+            copies.append(_copies(record, parameter, mesh))
+    device = gradients[0].device if gradients else torch.device("cpu")
+    total = torch.zeros((), dtype=torch.float32, device=device)
+    norms = torch._foreach_norm(gradients, 2, dtype=torch.float32) if gradients else ()
+    for norm, count in zip(norms, copies, strict=True):
+        total += norm.square() / count
+    if mesh.size > 1:
+        dist.all_reduce(total)
+    total = total.sqrt()
+    if gradients:
+        torch._foreach_mul_(gradients, (max_norm / (total + 1e-6)).clamp(max=1.0))
+    return total
+
+
+def _replicated_axes(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> list[Axis]:
+    axes = [mesh.tp] if record.dim is None else []
+    if not isinstance(parameter, DTensor):
+        axes.append(mesh.dp)
+    return [axis for axis in axes if axis.size > 1]
+
+
+def _copies(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> int:
+    """How many ranks hold each entry of a parameter."""
+    copies = mesh.tp.size if record.dim is None else 1
+    if not isinstance(parameter, DTensor):
+        return copies * mesh.dp.size
+    for mesh_dim, placement in enumerate(parameter.placements):
+        if isinstance(placement, Replicate):
+            copies *= parameter.device_mesh.size(mesh_dim)
+    return copies

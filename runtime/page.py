@@ -1,0 +1,145 @@
+"""A page as a program sees it: a file loaded as a module, and what the trainer needs of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from .creation_log import ConstructorError
+from .materialize import materialize
+from .mesh import Mesh
+from .refusal import Refusal
+
+LOSSES = ("per_token", "local_mean")  # what a rank's output can be summed from
+_HEADER = re.compile(r"^# spec (\w+) · library (\w+) · body (\w+)", re.MULTILINE)
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Page:
+    """A loaded page.
+
+    ``body`` is the hash by which a checkpoint knows its page: that of the header, or of the whole
+    text where a page has none. ``loss`` is the page's ``LOSS``, None where it states none.
+    """
+
+    path: Path
+    body: str
+    loss: str | None
+    build_model: Callable[..., nn.Module]
+    config_class: type[Any] | None
+
+    def config(self, changes: Mapping[str, Number] | None = None) -> Any:
+        """The page's ``Config``, or a copy of it with other numbers; None where it has none.
+
+        Raises Refusal where a field is missing or holds no number, or ``Config`` itself refuses.
+        """
+        if self.config_class is None:
+            if changes:
+                raise Refusal(
+                    f"{self.path} has no Config, so --set {next(iter(changes))} has no use."
+                )
+            return None
+        config = self.config_class()
+        values = self.values(config)
+        for name, value in (changes or {}).items():
+            if name not in values:
+                near = difflib.get_close_matches(name, values, 1)
+                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(values)}."
+                raise Refusal(f"The Config of {self.path} has no field {name}; {hint}")
+            now = values[name]
+            if isinstance(now, bool) or not isinstance(now, int | float):
+                raise Refusal(f"--set changes numbers only, and {name} is {now!r} in {self.path}.")
+            if isinstance(now, int) and not isinstance(value, int):
+                raise Refusal(
+                    f"{name} is the integer {now} in {self.path}, and --set gives {value}."
+                )
+        try:
+            return dataclasses.replace(config, **(changes or {}))
+        except (AssertionError, ValueError) as error:
+            raise Refusal(f"The Config of {self.path} refuses these values: {error}") from None
+
+    @staticmethod
+    def values(config: Any) -> dict[str, Any]:
+        """The fields of a config by name."""
+        return (
+            {}
+            if config is None
+            else {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+        )
+
+    def build(
+        self,
+        mesh: Mesh,
+        config: Any,
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        wrap: Callable[[nn.Module], None] | None = None,
+    ) -> nn.Module:
+        """The page's model with its initial values; ``wrap`` (compile, shard) comes before them.
+
+        Raises Refusal with the layers' own sentence where the mesh does not divide the model, and
+        where ``forward`` does not take what the trainer hands it.
+        """
+        args = () if config is None else (config,)
+        try:
+            # A build inside a build hands over the model as its constructors left it, so that wrap
+            # sees it before any value is filled in.
+            model = materialize(
+                lambda: self.build_model(mesh, *args, seed=seed, device=device),
+                mesh,
+                seed=seed,
+                device=device,
+                wrap=wrap,
+            )
+        except (ValueError, NotImplementedError, ConstructorError) as error:
+            raise Refusal(f"{self.path} cannot be built with tp {mesh.tp.size}: {error}") from error
+        taken = inspect.signature(model.forward).parameters
+        any_name = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+        missing = [name for name in ("input_ids", "labels") if name not in taken and not any_name]
+        if missing:
+            raise Refusal(
+                f"forward of {type(model).__name__} in {self.path} takes ({', '.join(taken)}) and "
+                f"no {' and no '.join(missing)}; it is called with input_ids and labels."
+            )
+        return model
+
+
+def load_page(path: str | Path) -> Page:
+    """Run the page's file as a module of its own. Raises Refusal where it is no page."""
+    path = Path(path)
+    if not path.is_file():
+        raise Refusal(f"There is no page {path}.")
+    text = path.read_text(encoding="utf-8")
+    header = _HEADER.search(text)
+    body = header[3] if header else hashlib.sha256(text.encode()).hexdigest()[:8]
+    # Two pages in one process stay apart; dataclasses look their module up by name.
+    name = f"specc_page_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Refusal(f"{path} is no Python file, so it is no page.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise Refusal(f"{path} is no Python: line {error.lineno}: {error.msg}.") from None
+    build_model = getattr(module, "build_model", None)
+    if build_model is None:
+        raise Refusal(f"{path} has no build_model, so it is no page; `specc compile` writes one.")
+    loss = getattr(module, "LOSS", None)
+    config_class = getattr(module, "Config", None)
+    return Page(path, body, loss, build_model, config_class)

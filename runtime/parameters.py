@@ -1,0 +1,223 @@
+"""What is known of every parameter: its global shape, how it is cut, how it starts.
+
+The record stands on the module that made the parameter and, by qualified name, in a table on the
+root. It does not stand on the Parameter: ``fully_shard``, ``to_empty`` and ``deepcopy`` all drop a
+Parameter's attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.placement_types import Shard
+
+from .collectives import all_gather
+from .mesh import Axis, Mesh
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Starts as draws from a normal distribution."""
+
+    std: float
+    mean: float = 0.0
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Starts as one number everywhere."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class ParameterRecord:
+    """``shape`` is global, without padding. ``dim`` is cut over tp; None: every tp rank has it all.
+
+    ``law`` None: not one of our layers', its constructor's own operations give the value.
+    ``tied_to``: the canonical name, where this is a further name of a parameter.
+    """
+
+    shape: tuple[int, ...]
+    dim: int | None = None
+    law: Normal | Constant | None = None
+    tied_to: str | None = None
+
+
+Table = dict[str, ParameterRecord]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One rank's part of a dimension: ``size`` entries from ``offset``; ``valid`` of them exist."""
+
+    offset: int
+    size: int
+    valid: int
+
+
+@dataclass(frozen=True)
+class LocalPart:
+    """Where a local tensor's first ``extent`` entries lie in the global one; the rest is padding."""
+
+    offset: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    def of(self, full: Tensor) -> Tensor:
+        """The view of the global tensor that this part is."""
+        for dim, (start, length) in enumerate(zip(self.offset, self.extent, strict=True)):
+            full = full.narrow(dim, min(start, full.shape[dim]), length)
+        return full
+
+    def valid(self, local: Tensor) -> Tensor:
+        """The view of the local tensor that is not padding."""
+        for dim, length in enumerate(self.extent):
+            local = local.narrow(dim, 0, length)
+        return local
+
+
+def cut(size: int, parts: int, index: int) -> Cut:
+    """Part ``index`` of ``size`` entries cut into ``parts`` of equal, rounded up size."""
+    rows = -(-size // parts)
+    return Cut(rows * index, rows, max(0, min(rows, size - rows * index)))
+
+
+def axis_cut(size: int, axis: Axis) -> Cut:
+    """This rank's part of ``size`` entries: padded when the axis does not divide them."""
+    return cut(size, axis.size, axis.rank)
+
+
+def declare(module: nn.Module, name: str, record: ParameterRecord) -> None:
+    """Records, on the module that made it, what its parameter ``name`` is."""
+    records = module.__dict__.setdefault("_parameter_records", {})
+    records[name] = record
+
+
+def parameter_table(root: nn.Module) -> Table:
+    """Every parameter of ``root`` by qualified name, ties included.
+
+    A parameter without a record is held whole by every rank. Of a tied parameter the first name is
+    canonical, and the first record that any of its names has is taken. Raises ValueError where two
+    records of a tied parameter contradict each other.
+    """
+    stored = root.__dict__.get("_parameter_table")
+    if stored is not None:
+        return cast(Table, stored)
+    names: dict[int, list[str]] = {}
+    records: dict[str, ParameterRecord] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for prefix, module in root.named_modules(remove_duplicate=False):
+        declared = module.__dict__.get("_parameter_records", {})
+        for local_name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            name = f"{prefix}.{local_name}" if prefix else local_name
+            names.setdefault(id(parameter), []).append(name)
+            shapes[name] = tuple(parameter.shape)
+            if local_name in declared:
+                records[name] = declared[local_name]
+    table: Table = {}
+    for aliases in names.values():
+        canonical = aliases[0]
+        known = [name for name in aliases if name in records]
+        record = records[known[0]] if known else ParameterRecord(shapes[canonical])
+        for name in known[1:]:
+            other = records[name]
+            if (other.shape, other.dim) != (record.shape, record.dim):
+                raise ValueError(
+                    f"{known[0]} and {name} are one parameter, but the first is {record.shape} cut "
+                    f"on {record.dim} and the second {other.shape} cut on {other.dim}"
+                )
+        table[canonical] = record
+        for name in aliases[1:]:
+            table[name] = replace(record, tied_to=canonical)
+    return table
+
+
+def canonical_parameters(root: nn.Module) -> Iterator[tuple[str, ParameterRecord, nn.Parameter]]:
+    """Each parameter once: its canonical name, its record, itself."""
+    for name, record in parameter_table(root).items():
+        if record.tied_to is None:
+            yield name, record, root.get_parameter(name)
+
+
+def local_tensor(tensor: Tensor) -> Tensor:
+    """What this rank holds in memory, detached: FSDP's shard, else the tensor."""
+    if isinstance(tensor, DTensor):
+        return tensor.to_local().detach()
+    return tensor.detach()
+
+
+def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalPart:
+    """Where this rank's ``parameter`` lies in the global tensor: explicit offsets.
+
+    Two cuts: over tp along ``record.dim``, rounded up; then FSDP's along dimension 0 of what the
+    first left. Padding rows belong to no part, so they reach neither a table nor a checkpoint.
+    """
+    offset = [0] * len(record.shape)
+    extent = list(record.shape)
+    size = list(record.shape)
+    if record.dim is not None:
+        own = axis_cut(record.shape[record.dim], mesh.tp)
+        offset[record.dim], size[record.dim], extent[record.dim] = own.offset, own.size, own.valid
+    if isinstance(parameter, DTensor):
+        for mesh_dim, placement in enumerate(parameter.placements):
+            if isinstance(placement, Shard):
+                dim = placement.dim
+                part = cut(
+                    size[dim],
+                    parameter.device_mesh.size(mesh_dim),
+                    parameter.device_mesh.get_local_rank(mesh_dim),
+                )
+                offset[dim] += part.offset
+                extent[dim] = max(0, min(part.size, extent[dim] - part.offset))
+                size[dim] = part.valid
+    return LocalPart(tuple(offset), tuple(extent))
+
+
+@torch.no_grad()
+def full_tensors(model: nn.Module, mesh: Mesh, grads: bool = False) -> dict[str, Tensor]:
+    """Every parameter (or gradient) as its whole, unpadded global tensor, on every rank.
+
+    Canonical names. Gradients must be summed already (``sum_replicated_gradients``); a parameter
+    without a gradient is left out. All ranks must call it together.
+    """
+    full: dict[str, Tensor] = {}
+    for name, record, parameter in canonical_parameters(model):
+        tensor = parameter.grad if grads else parameter
+        if tensor is None:
+            continue
+        local = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
+        if record.dim is not None:
+            local = all_gather(local, record.dim, mesh.tp)
+            local = local.narrow(record.dim, 0, record.shape[record.dim])
+        # A copy: on one rank all of the above are the parameter's own memory.
+        full[name] = local.clone(memory_format=torch.contiguous_format)
+    return full
+
+
+@torch.no_grad()
+def load_full_tensors(model: nn.Module, mesh: Mesh, tensors: Mapping[str, Tensor]) -> None:
+    """Copies whole global tensors into this rank's parts; the inverse of ``full_tensors``.
+
+    Raises KeyError where a parameter has no tensor or a tensor no parameter, ValueError where a
+    shape differs; in both cases nothing was copied.
+    """
+    targets = list(canonical_parameters(model))
+    missing = [name for name, _, _ in targets if name not in tensors]
+    unknown = sorted(set(tensors) - {name for name, _, _ in targets})
+    if missing or unknown:
+        raise KeyError(f"tensors do not match the model: missing {missing}, unknown {unknown}")
+    for name, record, _ in targets:
+        if tuple(tensors[name].shape) != record.shape:
+            raise ValueError(
+                f"{name} has shape {record.shape}, but a tensor of {tuple(tensors[name].shape)} "
+                "was given"
+            )
+    for name, record, parameter in targets:
+        part, local = local_part(record, parameter, mesh), local_tensor(parameter)
+        local.zero_()
+        part.valid(local).copy_(part.of(tensors[name]))

@@ -1,0 +1,150 @@
+"""The safetensors container, read and written with torch alone.
+
+A file is an 8-byte little-endian length, that many bytes of JSON, then the tensors' bytes without
+holes. The JSON maps each name to ``{"dtype", "shape", "data_offsets": [begin, end]}``, offsets
+counted from the end of the JSON, and may hold ``"__metadata__"``, a map of strings.
+Source: https://github.com/huggingface/safetensors#format. Nothing in it can run code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .refusal import Refusal
+
+DTYPES: dict[str, torch.dtype] = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_LONGEST_HEADER = 100_000_000  # the limit that the format sets
+
+
+class Entry(NamedTuple):
+    """What the header says of one tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def write(path: Path, entries: Mapping[str, Entry], tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Write ``tensors``, which come one at a time and in the order of ``entries``.
+
+    So a model larger than this process's memory can be written as its tensors are gathered. Raises
+    ValueError where a tensor is not what its entry says, or one is missing.
+    """
+    header: dict[str, Any] = {}
+    end = 0
+    for name, entry in entries.items():
+        begin, end = end, end + entry.nbytes
+        header[name] = {
+            "dtype": _NAMES[entry.dtype],
+            "shape": list(entry.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # so that the tensors begin aligned
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for (name, entry), (given, tensor) in zip(entries.items(), tensors, strict=True):
+            if (given, tensor.dtype, tuple(tensor.shape)) != (name, *entry):
+                raise ValueError(
+                    f"{given} {tensor.dtype} {tuple(tensor.shape)} came where the header of "
+                    f"{path} has {name} {entry.dtype} {entry.shape}"
+                )
+            if entry.nbytes:
+                whole = tensor.detach().cpu().contiguous()
+                file.write(bytes_of(whole))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class Reader(Mapping[str, Tensor]):
+    """The tensors of a file by name, each read when it is asked for.
+
+    Raises Refusal where the file is cut short or is no safetensors file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: dict[str, Entry] = {}
+        self._begin: dict[str, int] = {}
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > min(_LONGEST_HEADER, size - 8):
+                raise Refusal(
+                    f"{path} is cut short or is no safetensors file: its first 8 bytes promise a "
+                    f"header of {length} bytes, and the file has {size}."
+                )
+            text = file.read(length)
+        try:
+            header = json.loads(text)
+            header.pop("__metadata__", None)
+            end = 0
+            for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+                self.entries[name] = Entry(DTYPES[entry["dtype"]], tuple(entry["shape"]))
+                self._begin[name], stop = entry["data_offsets"]
+                if self._begin[name] != end or stop - end != self.entries[name].nbytes:
+                    raise ValueError(name)
+                end = stop
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refusal(
+                f"{path} is no safetensors file: its header is wrong ({error})."
+            ) from None
+        self._data = 8 + length
+        if size != self._data + end:
+            raise Refusal(
+                f"{path} has {size} bytes where its header promises {self._data + end}: it was "
+                "cut short or written over."
+            )
+
+    def __getitem__(self, name: str) -> Tensor:
+        entry = self.entries[name]
+        if not entry.nbytes:
+            return torch.empty(entry.shape, dtype=entry.dtype)
+        buffer = bytearray(entry.nbytes)
+        with self.path.open("rb") as file:
+            file.seek(self._data + self._begin[name])
+            if file.readinto(buffer) != entry.nbytes:
+                raise Refusal(f"{self.path} ended while {name} was read: it was cut short.")
+        return torch.frombuffer(buffer, dtype=entry.dtype).reshape(entry.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor that is not empty; valid while the tensor lives.
+
+    (Tensor.numpy() would need numpy, and does not know bfloat16.)
+    """
+    size = tensor.numel() * tensor.element_size()
+    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr()))

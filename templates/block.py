@@ -1,0 +1,131 @@
+"""The stack of layers."""
+
+# A module's call returns Any; the forwards say what it is.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from specc.runtime import (
+    LinearScaling,
+    Llama3Scaling,
+    Mesh,
+    Positions,
+    YarnScaling,
+    rotary_tables,
+)
+
+from .base import MegatronModule
+from .config import ModelParallelConfig
+from .identity import IdentityOp
+from .spec import Node, build_module
+
+
+@dataclass
+class TransformerBlockSubmodules:
+    """The children of TransformerBlock, as Megatron-Core names them.
+
+    `layer_specs` has one spec for each layer. A dict may call `layer_norm` by the name that the
+    module has in the block, `final_layernorm`; one that leaves it out gets the config's norm.
+    """
+
+    layer_specs: Sequence[Node] | None = None
+    layer_norm: Node = field(
+        default=IdentityOp, metadata={"unnamed": "norm", "alias": "final_layernorm"}
+    )
+
+
+class TransformerBlock(MegatronModule):
+    def __init__(
+        self,
+        config: ModelParallelConfig,
+        mesh: Mesh,
+        layer_spec: Node = None,
+        layer_specs: Sequence[Node] | None = None,
+        num_layers: int | None = None,
+        *,
+        submodules: TransformerBlockSubmodules,
+    ) -> None:
+        super().__init__(config)
+        self.mesh = mesh
+        if layer_specs is None:
+            if num_layers is None:
+                num_layers = config.num_layers
+            self.layers = nn.ModuleList(
+                [build_module(layer_spec, config, layer_number=i + 1) for i in range(num_layers)]
+            )
+        else:
+            self.layers = nn.ModuleList(
+                [
+                    build_module(spec, config, layer_number=i + 1)
+                    for i, spec in enumerate(layer_specs)
+                ]
+            )
+        self.final_layernorm = build_module(
+            submodules.layer_norm,
+            config,
+            hidden_size=config.hidden_size,
+            eps=config.layernorm_epsilon,
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Positions | None = None,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        if positions is None:
+            positions = Positions.of_hidden(x, self.mesh)
+        if rotary is None and self.config.position_embedding_type == "rope":
+            if self.config.rope_scaling == "linear":
+                rotary = rotary_tables(
+                    positions,
+                    self.config.rotary_dim,
+                    self.config.rotary_base,
+                    interleaved=self.config.rotary_interleaved,
+                    scaling=LinearScaling(self.config.rope_scaling_factor),
+                )
+            elif self.config.rope_scaling == "llama3":
+                rotary = rotary_tables(
+                    positions,
+                    self.config.rotary_dim,
+                    self.config.rotary_base,
+                    interleaved=self.config.rotary_interleaved,
+                    scaling=Llama3Scaling(
+                        self.config.rope_scaling_factor,
+                        self.config.rope_scaling_low_freq_factor,
+                        self.config.rope_scaling_high_freq_factor,
+                        self.config.rope_scaling_original_max_position_embeddings,
+                    ),
+                )
+            elif self.config.rope_scaling == "yarn":
+                rotary = rotary_tables(
+                    positions,
+                    self.config.rotary_dim,
+                    self.config.rotary_base,
+                    interleaved=self.config.rotary_interleaved,
+                    scaling=YarnScaling(
+                        self.config.rope_scaling_factor,
+                        self.config.rope_scaling_original_max_position_embeddings,
+                        beta_fast=self.config.yarn_beta_fast,
+                        beta_slow=self.config.yarn_beta_slow,
+                        mscale=self.config.yarn_mscale,
+                        mscale_all_dim=self.config.yarn_mscale_all_dim,
+                        truncate=self.config.yarn_truncate,
+                    ),
+                )
+            else:
+                rotary = rotary_tables(
+                    positions,
+                    self.config.rotary_dim,
+                    self.config.rotary_base,
+                    interleaved=self.config.rotary_interleaved,
+                )
+        for layer in self.layers:
+            x = layer(x, positions, rotary, attention_mask)
+        return self.final_layernorm(x)

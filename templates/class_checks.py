@@ -1,0 +1,118 @@
+"""What single classes ask of their spec, beyond what their constructors say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .attention import SelfAttention
+from .block import TransformerBlock
+from .findings import Findings
+from .identity import IdentityOp
+from .spec import (
+    PreparedSpec,
+    constructor_parameters,
+    is_config,
+    missing_diagnostic,
+    missing_parameters,
+)
+
+
+def check_class(node: PreparedSpec, numbered: bool, found: Findings) -> None:
+    """`numbered`: whether the node's parent passes it a `layer_number`."""
+    if issubclass(node.module, TransformerBlock):
+        _check_layers(node, found)
+    if issubclass(node.module, SelfAttention):
+        _check_attention(node, numbered, found)
+
+
+def check_missing(node: PreparedSpec, passed: frozenset[str], found: Findings) -> None:
+    """For a node whose builder passes nothing but `passed`: is every parameter given?"""
+    if not isinstance(node.module, type):
+        return
+    given = {"mesh", *passed, *node.params, *node.children}
+    if node.config_in_force is not None:
+        given.add("config")
+    if node.submodules is not None:
+        given.add("submodules")
+    parameters = constructor_parameters(node.module)
+    for name in missing_parameters(parameters, frozenset(given)):
+        found.errors.append(missing_diagnostic(node.module.__name__, name, node.path, node.span))
+
+
+def _check_layers(node: PreparedSpec, found: Findings) -> None:
+    """One of the three ways to say which layers there are, as the constructor takes them."""
+    named = getattr(node.submodules, "layer_specs", None)
+    ways = {
+        "layer_spec in params": node.params.get("layer_spec"),
+        "layer_specs in params": node.params.get("layer_specs"),
+        "layer_specs in submodules": named,
+    }
+    given = [way for way, value in ways.items() if value is not None]
+    if len(given) != 1:
+        if found.errors and not given:
+            return  # the spec that was given is itself wrong
+        found.error(
+            "SP114",
+            f"`{node.module.__name__}` needs its layers once, and they are given "
+            f"{'by ' + ' and by '.join(given) if given else 'nowhere'}",
+            node,
+            "give `layer_spec`, one spec for all layers, or `layer_specs`, one for each",
+        )
+        return
+    specs = node.params.get("layer_specs") if named is None else named
+    if named is not None and node.submodules is not None:
+        node.submodules = dataclasses.replace(node.submodules, layer_specs=None)
+    config, count = node.config_in_force, node.params.get("num_layers")
+    if count is not None and (type(count) is not int or count < 1):
+        found.error("SP126", f"`num_layers` is {count!r}", node, "give a whole number above 0")
+        return
+    if specs is None:
+        return
+    wanted = count or (config.num_layers if is_config(config) else None)
+    if wanted is not None and len(specs) != wanted:
+        found.error(
+            "SP115",
+            f"`layer_specs` has {len(specs)} specs, and there are to be {wanted} layers",
+            node,
+            "give one spec for each layer, or change `num_layers`",
+        )
+        return
+    if len(specs) > 0 and all(spec is specs[0] for spec in specs):
+        node.params.pop("layer_specs", None)
+        node.params["layer_spec"] = specs[0]
+    else:
+        node.params["layer_specs"] = specs
+        node.params.pop("num_layers", None)
+
+
+def _check_attention(node: PreparedSpec, numbered: bool, found: Findings) -> None:
+    config, children = node.config_in_force, node.submodules
+    if not is_config(config):
+        return
+    found.reads.add("qk_layernorm")
+    for name in ("q_layernorm", "k_layernorm"):
+        norm = getattr(children, name, None)
+        absent = norm is None or norm.module is IdentityOp
+        if config.qk_layernorm and norm is None and children is not None:
+            found.error(
+                "SP116",
+                f"the config sets `qk_layernorm`, and submodules names no `{name}`",
+                node,
+                f"name `{name}`, or say IdentityOp",
+            )
+        if not config.qk_layernorm and not absent:
+            found.error(
+                "SP116",
+                f"submodules names `{name}`, and the config does not set `qk_layernorm`",
+                node,
+                "set qk_layernorm=True in the config",
+            )
+    alone = not numbered and "layer_number" not in node.params
+    if config.window_attn_skip_freq is not None and alone:
+        found.error(
+            "SP121",
+            "`window_attn_skip_freq` goes by the number of the layer, and nothing passes "
+            f"`{node.module.__name__}` its number",
+            node,
+            "let a TransformerLayer build it, or put `layer_number` in its params",
+        )

@@ -1,0 +1,464 @@
+"""The configs that a spec is written with: frozen, checked when they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .diagnostic import Diagnostic, SpecError, call_span, suggestion
+
+LAUNCH_FIELDS = frozenset(
+    {
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+        "sequence_parallel",
+        "params_dtype",
+        "bf16",
+        "fp16",
+        "recompute_granularity",
+        "recompute_method",
+        "recompute_num_layers",
+        "recompute_modules",
+        "deterministic_mode",
+    }
+)
+"""Fields that Megatron keeps with the model and that are chosen when a page is launched."""
+
+TRAINER_FIELDS = frozenset({"max_position_embeddings"})
+"""Fields that a page states for its trainer, whether or not its classes read them."""
+
+POSITION_EMBEDDINGS = ("learned_absolute", "rope", "none")
+ROPE_SCALINGS = ("linear", "llama3", "yarn")
+ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "squared_relu")
+NORMALIZATIONS = ("LayerNorm", "RMSNorm")
+SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")
+
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "position_embedding_type": POSITION_EMBEDDINGS,
+    "rope_scaling": ROPE_SCALINGS,
+    "activation": ACTIVATIONS,
+    "normalization": NORMALIZATIONS,
+    "softmax_type": SOFTMAX_TYPES,
+}
+_SCALING_NUMBERS = {  # what each rule has to be told
+    "linear": ("rope_scaling_factor",),
+    "llama3": ("rope_scaling_factor", "rope_scaling_original_max_position_embeddings"),
+    "yarn": ("rope_scaling_factor", "rope_scaling_original_max_position_embeddings"),
+}
+_YARN_FIELDS = (
+    "yarn_beta_fast",
+    "yarn_beta_slow",
+    "yarn_mscale",
+    "yarn_mscale_all_dim",
+    "yarn_truncate",
+)
+_SCALING_FIELDS = {  # those that only make sense under some scaling, and under which
+    "rope_scaling_factor": ("linear", "llama3", "yarn"),
+    "rope_scaling_low_freq_factor": ("llama3",),
+    "rope_scaling_high_freq_factor": ("llama3",),
+    "rope_scaling_original_max_position_embeddings": ("llama3", "yarn"),
+    **dict.fromkeys(_YARN_FIELDS, ("yarn",)),
+}
+_PROBABILITIES = ("attention_dropout", "hidden_dropout")
+_AT_LEAST_ZERO = ("init_method_std", *_PROBABILITIES, "yarn_mscale_all_dim")
+
+
+_RENAMED = {  # Megatron's own names, where they differ
+    "activation_func": "activation",
+    "gated_linear_unit": 'activation="swiglu"',
+    "share_embeddings_and_output_weights": "untie_embeddings_and_output_weights",
+    "max_sequence_length": "max_position_embeddings",
+    "seq_length": "max_position_embeddings",
+    "rotary_scaling_factor": "rope_scaling_factor",
+}
+
+
+class ConfigError(SpecError, ValueError):
+    """A config has a value or a combination that no model can be built from."""
+
+
+def _note(default: Any, note: str) -> Any:
+    """A field whose line on a page ends in a comment."""
+    return field(default=default, metadata={"note": note})
+
+
+class _ConfigType(type):
+    """Makes configs: refuses unknown and missing fields, and records which ones the user set."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+        earlier = kwargs.pop("_set_fields", None)
+        found = []
+        if args:
+            found.append(
+                _mistake(
+                    "SP150",
+                    f"`{cls.__name__}` takes its fields by name, and {len(args)} came without",
+                    help=f"write {cls.__name__}(num_layers=..., hidden_size=..., ...)",
+                )
+            )
+        known = sorted(n for n in fields if not n.startswith("_"))
+        for name in sorted(kwargs.keys() - fields.keys()):
+            found.append(
+                _mistake(
+                    "SP151",
+                    f"`{cls.__name__}` has no field `{name}`",
+                    help=_field_help(name, known),
+                )
+            )
+        required = [n for n, f in fields.items() if _default(f) is dataclasses.MISSING]
+        if not args and (missing := [n for n in required if n not in kwargs]):
+            names = ", ".join(f"`{n}`" for n in missing)
+            found.append(
+                _mistake("SP152", f"`{cls.__name__}` needs {names}", help="pass a value for each")
+            )
+        if found:
+            raise ConfigError(found)
+        if earlier is None:
+            chosen = frozenset(kwargs)
+        else:  # dataclasses.replace passes every field, those that it leaves alone included
+            chosen = earlier | {n for n, v in kwargs.items() if v != _default(fields[n])}
+        return super().__call__(**kwargs, _set_fields=chosen)
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+
+
+def _field_help(name: str, known: list[str]) -> str:
+    renamed = _RENAMED.get(name)
+    return f"say `{renamed}` here" if renamed else suggestion(name, known, "it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelParallelConfig(metaclass=_ConfigType):
+    """The numbers and options of a model.
+
+    In Megatron-Core the fields of the parallel layout stand here and `TransformerConfig` adds the
+    model's; many a text passes the model's fields to this class all the same. Since the layout is
+    chosen at launch here (`LAUNCH_FIELDS` are accepted and decide nothing), the two classes have
+    the same fields, and either may be used.
+
+    None stays None: what follows from it is a property under another name (`head_dim`,
+    `query_groups`, `ffn_size`, `rotary_dim`). Whole numbers given for a float field become floats.
+
+    Different from Megatron-Core:
+
+    - `hidden_dropout` and `attention_dropout` are 0.0 by default (there 0.1), `add_bias_linear` is
+      False (there True);
+    - `activation` names what there takes `activation_func`, `gated_linear_unit` and
+      `bias_activation_fusion` together: gelu (exact), gelu_tanh, swiglu, geglu, geglu_tanh,
+      squared_relu; a gated first projection alternates gate and up rows;
+    - `vocab_size`, `max_position_embeddings`, `position_embedding_type`, `rotary_base`,
+      `rotary_percent` and `untie_embeddings_and_output_weights` (True by default) are fields; there
+      they are arguments of GPTModel. `position_embedding_type` None means learned_absolute;
+    - `rope_scaling` names a rule (linear, llama3, yarn) and its numbers are fields; there it is a
+      flag for llama3 with fixed numbers, and YaRN is a position embedding type;
+    - `window_size` is how many places back a place sees, itself included (there a pair
+      (left, right), with left = window_size - 1);
+    - `window_attn_skip_freq` has its meaning there: every n-th layer sees everything, or a tuple
+      with 1 (window) or 0 (everything) for each layer;
+    - `attn_logit_softcapping` does not exist there;
+    - `rotary_percent` None means 1.0.
+
+    Raises ConfigError with every mistake that is found, each naming its field.
+    """
+
+    # The size of the model.
+    num_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    vocab_size: int
+    max_position_embeddings: int = _note(
+        dataclasses.MISSING, "the longest sequence that the trainer feeds"
+    )
+    num_query_groups: int | None = _note(None, "key/value heads; each serves a group of queries")
+    kv_channels: int | None = _note(None, "channels of a head")
+    ffn_hidden_size: int | None = None
+
+    # Positions.
+    position_embedding_type: str | None = None
+    rotary_base: float = 10000.0
+    rotary_percent: float | None = _note(None, "the part of a head's channels that is rotated")
+    rotary_interleaved: bool = False
+    rope_scaling: str | None = None
+    rope_scaling_factor: float = 1.0
+    rope_scaling_low_freq_factor: float = 1.0
+    rope_scaling_high_freq_factor: float = 4.0
+    rope_scaling_original_max_position_embeddings: int = 8192
+    yarn_beta_fast: float = 32.0
+    yarn_beta_slow: float = 1.0
+    yarn_mscale: float = 1.0
+    yarn_mscale_all_dim: float = 0.0
+    yarn_truncate: bool = True
+
+    # Layers.
+    activation: str = "gelu"
+    normalization: str = "LayerNorm"
+    layernorm_epsilon: float = 1e-5
+    layernorm_zero_centered_gamma: bool = False
+    add_bias_linear: bool = False
+    hidden_dropout: float = 0.0
+
+    # Attention.
+    add_qkv_bias: bool = False
+    qk_layernorm: bool = False
+    attention_dropout: float = 0.0
+    attention_output_gate: bool = False
+    attn_logit_softcapping: float | None = None
+    softmax_scale: float | None = None
+    softmax_type: str = "vanilla"
+    window_size: int | None = _note(None, "places back that a place sees, itself included")
+    window_attn_skip_freq: int | tuple[int, ...] | None = None
+
+    # Weights.
+    untie_embeddings_and_output_weights: bool = True
+    init_method_std: float = 0.02
+
+    # Chosen at launch.
+    tensor_model_parallel_size: int = 1
+    pipeline_model_parallel_size: int = 1
+    virtual_pipeline_model_parallel_size: int | None = None
+    context_parallel_size: int = 1
+    expert_model_parallel_size: int = 1
+    sequence_parallel: bool = False
+    params_dtype: torch.dtype | None = None
+    bf16: bool = False
+    fp16: bool = False
+    recompute_granularity: str | None = None
+    recompute_method: str | None = None
+    recompute_num_layers: int | None = None
+    recompute_modules: tuple[str, ...] | None = None
+    deterministic_mode: bool = False
+
+    # The fields that the user passed; `dataclasses.replace` hands it on, and adds to it.
+    _set_fields: frozenset[str] = field(
+        default=frozenset(), repr=False, compare=False, metadata={"hidden": True}
+    )
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(type(self)).items():
+            value = getattr(self, name)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+            elif type(value) is int and float in (hint, *typing.get_args(hint)):
+                object.__setattr__(self, name, float(value))
+        # A combination is judged where its values make sense by themselves.
+        if found := _value_mistakes(self) or _combination_mistakes(self):
+            raise ConfigError(found)
+
+    @property
+    def head_dim(self) -> int:
+        if self.kv_channels is not None:
+            return self.kv_channels
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def query_groups(self) -> int:
+        """Key/value heads."""
+        if self.num_query_groups is not None:
+            return self.num_query_groups
+        return self.num_attention_heads
+
+    @property
+    def ffn_size(self) -> int:
+        if self.ffn_hidden_size is not None:
+            return self.ffn_hidden_size
+        return 4 * self.hidden_size
+
+    @property
+    def rotary_dim(self) -> int:
+        """The first channels of a head, which are rotated."""
+        if self.rotary_percent is not None:
+            return int(self.head_dim * self.rotary_percent)
+        return self.head_dim
+
+    @property
+    def gated_linear_unit(self) -> bool:
+        return self.activation in ("swiglu", "geglu", "geglu_tanh")
+
+
+class TransformerConfig(ModelParallelConfig):
+    """The numbers and options of a model; see `ModelParallelConfig` for its fields."""
+
+
+_SKIPPED = frozenset({__file__, dataclasses.__file__})
+
+
+def _mistake(code: str, message: str, *, help: str, note: str | None = None) -> Diagnostic:
+    span = call_span(sys._getframe(1), _SKIPPED, width=len("TransformerConfig"))
+    return Diagnostic(code, message, "config", span, note=note, help=help)
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if not f.name.startswith("_")}
+
+
+def _value_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
+    found = []
+    for name, hint in _hints(type(config)).items():
+        value = getattr(config, name)
+        options = _OPTIONS.get(name)
+        if not _fits(value, hint):
+            found.append(
+                _mistake(
+                    "SP153",
+                    f"`{name}` is {value!r}, a {type(value).__name__}",
+                    help=f"it has to be {_hint_text(hint)}",
+                )
+            )
+        elif options and value is not None and value not in options:
+            found.append(
+                _mistake(
+                    "SP154",
+                    f"`{name}` is {value!r}, which is no option of it",
+                    help=suggestion(value, options, "it"),
+                )
+            )
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found += _range_mistakes(name, value)
+    return found
+
+
+def _range_mistakes(name: str, value: float) -> list[Diagnostic]:
+    if name in _PROBABILITIES and not 0 <= value < 1:
+        return [_mistake("SP155", f"`{name}` is {value}", help="it has to be in [0, 1)")]
+    if name == "rotary_percent" and not 0 < value <= 1:
+        return [_mistake("SP155", f"`{name}` is {value}", help="it has to be in (0, 1]")]
+    if value < 0 or (value == 0 and name not in _AT_LEAST_ZERO):
+        least = "at least 0" if name in _AT_LEAST_ZERO else "above 0"
+        return [_mistake("SP155", f"`{name}` is {value}", help=f"it has to be {least}")]
+    return []
+
+
+def _combination_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
+    heads, groups = config.num_attention_heads, config.query_groups
+    found = []
+    if config.kv_channels is None and config.hidden_size % heads:
+        found.append(
+            _mistake(
+                "SP156",
+                f"`hidden_size`={config.hidden_size} does not divide into "
+                f"`num_attention_heads`={heads}",
+                help="make it a multiple, or set `kv_channels`, the channels of a head",
+            )
+        )
+    if heads % groups:
+        found.append(
+            _mistake(
+                "SP157",
+                f"`num_attention_heads`={heads} does not divide into `num_query_groups`={groups}",
+                help="every key/value head serves the same number of query heads",
+            )
+        )
+    if config.position_embedding_type == "rope" and not found and config.rotary_dim % 2:
+        found.append(
+            _mistake(
+                "SP158",
+                f"rotary positions turn channels in pairs, and {config.rotary_dim} of "
+                f"{config.head_dim} channels of a head would be turned",
+                help="choose `kv_channels` and `rotary_percent` so that their product is even",
+            )
+        )
+    return found + _scaling_mistakes(config) + _window_mistakes(config)
+
+
+def _scaling_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
+    rule = config.rope_scaling
+    found = []
+    for name in _SCALING_NUMBERS.get(rule or "", ()):
+        if name not in config._set_fields:
+            found.append(
+                _mistake("SP159", f"`rope_scaling`={rule!r} needs `{name}`", help=f"pass `{name}`")
+            )
+    for name, rules in _SCALING_FIELDS.items():
+        if rule not in rules and name in config._set_fields:
+            found.append(
+                _mistake(
+                    "SP160",
+                    f"`{name}` is set and `rope_scaling` is {rule!r}, which has no use for it",
+                    help=f"set `rope_scaling` to {' or '.join(map(repr, rules))}",
+                )
+            )
+    low, high = config.rope_scaling_low_freq_factor, config.rope_scaling_high_freq_factor
+    if rule == "llama3" and high <= low:
+        found.append(_order_mistake("rope_scaling_high_freq_factor", high, low))
+    if rule == "yarn" and config.yarn_beta_fast <= config.yarn_beta_slow:
+        found.append(_order_mistake("yarn_beta_fast", config.yarn_beta_fast, config.yarn_beta_slow))
+    return found
+
+
+def _order_mistake(name: str, value: float, least: float) -> Diagnostic:
+    other = name.replace("high", "low").replace("fast", "slow")
+    return _mistake(
+        "SP161",
+        f"`{name}`={value} is not above `{other}`={least}",
+        help=f"make `{name}` the larger one",
+    )
+
+
+def _window_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
+    pattern = config.window_attn_skip_freq
+    if pattern is None:
+        return []
+    if config.window_size is None:
+        return [
+            _mistake(
+                "SP162",
+                "`window_attn_skip_freq` says which layers have a window, and `window_size` is "
+                "None",
+                help="set `window_size`, or leave both out",
+            )
+        ]
+    if isinstance(pattern, int):
+        return []
+    if len(pattern) != config.num_layers:
+        return [
+            _mistake(
+                "SP163",
+                f"`window_attn_skip_freq` has {len(pattern)} entries and `num_layers` is "
+                f"{config.num_layers}",
+                help="give one entry for each layer: 1 for the window, 0 for everything",
+            )
+        ]
+    if any(entry not in (0, 1) for entry in pattern):
+        return [
+            _mistake(
+                "SP163",
+                f"`window_attn_skip_freq` is {pattern}",
+                help="give one entry for each layer: 1 for the window, 0 for everything",
+            )
+        ]
+    return []
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        part = typing.get_args(hint)[0]
+        return isinstance(value, tuple) and all(_fits(v, part) for v in value)
+    if hint in (int, float, bool):
+        return type(value) is hint
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
+def _hint_text(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "True or False", str: "a string"}
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return " or ".join(_hint_text(part) for part in typing.get_args(hint))
+    if hint is type(None):
+        return "None"
+    return names.get(hint, "a tuple of whole numbers" if "int" in str(hint) else str(hint))

@@ -1,0 +1,51 @@
+"""What preparing a tree finds: mistakes, notes, and the config fields that it read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .diagnostic import Diagnostic, Span
+
+
+class Placed(Protocol):
+    """What has a place in the tree and in the user's file."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def span(self) -> Span | None: ...
+
+
+@dataclass
+class Findings:
+    errors: list[Diagnostic] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+
+    def error(self, code: str, message: str, place: Placed, help: str, **more: Any) -> None:
+        self.errors.append(Diagnostic(code, message, place.path, place.span, help=help, **more))
+
+    def note(self, code: str, message: str, place: Placed, note: str, **more: Any) -> None:
+        self.notes.append(Diagnostic(code, message, place.path, place.span, note=note, **more))
+
+
+def ordered(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """By place in the user's files, each once."""
+    unique = dict.fromkeys(found)
+    return tuple(
+        sorted(
+            unique,
+            key=lambda d: (d.span.file, d.span.line, d.span.column) if d.span else ("", 0, 0),
+        )
+    )
+
+
+def described(thing: Any) -> str:
+    """A value, in a message."""
+    if isinstance(thing, type):
+        return f"the class `{thing.__name__}`"
+    if isinstance(thing, str | int | float | bool) or thing is None:
+        return repr(thing)
+    return f"a {type(thing).__name__}"

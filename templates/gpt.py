@@ -1,0 +1,52 @@
+"""A decoder-only language model."""
+
+# A module's call returns Any; the forwards say what it is.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from specc.runtime import Mesh, Positions, linear_cross_entropy
+
+from .base import MegatronModule
+from .config import ModelParallelConfig
+from .embedding import LanguageModelEmbedding
+from .output import OutputLayer
+from .spec import Node, build_module, required_slot
+
+
+@dataclass
+class GPTModelSubmodules:
+    """The children of GPTModel."""
+
+    embedding: Node = LanguageModelEmbedding
+    decoder: Node = required_slot()
+    output_layer: Node = OutputLayer
+
+
+class GPTModel(MegatronModule):
+    def __init__(
+        self, config: ModelParallelConfig, mesh: Mesh, *, submodules: GPTModelSubmodules
+    ) -> None:
+        super().__init__(config)
+        self.mesh = mesh
+        self.embedding = build_module(submodules.embedding, config)
+        self.decoder = build_module(submodules.decoder, config)
+        self.output_layer = build_module(submodules.output_layer, config)
+        if not config.untie_embeddings_and_output_weights:
+            # The embedding and the output layer are one table.
+            self.output_layer.weight = self.embedding.word_embeddings.weight
+
+    def forward(
+        self, input_ids: Tensor, labels: Tensor | None = None, positions: Positions | None = None
+    ) -> Tensor:
+        """Each token's loss [b, s] where shifted labels are given, else logits [b, s, v]."""
+        positions = positions or Positions.of(input_ids, self.mesh)
+        x = self.embedding(input_ids, positions=positions)
+        x = self.decoder(x, positions)
+        if labels is None:
+            return self.output_layer(x)
+        return linear_cross_entropy(x, self.output_layer, labels, self.mesh)

@@ -1,0 +1,73 @@
+"""The feed-forward half of a layer."""
+
+# A module's call returns Any; the forwards say what it is.
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from specc.runtime import ColumnParallelLinear, Mesh, RowParallelLinear
+
+from .base import MegatronModule
+from .config import ModelParallelConfig
+from .spec import Node, build_module
+
+
+@dataclass
+class MLPSubmodules:
+    """The projections; a class in their place takes what ColumnParallelLinear and
+    RowParallelLinear take."""
+
+    linear_fc1: Node = ColumnParallelLinear
+    linear_fc2: Node = RowParallelLinear
+
+
+class MLP(MegatronModule):
+    """The feed-forward half of a layer.
+
+    SwiGLU: the first projection's rows alternate gate, up. [if config.activation == "swiglu"]
+    GEGLU: the first projection's rows alternate gate, up. [if config.activation == "geglu"]
+    GEGLU by tanh: rows of the first alternate gate, up. [if config.activation == "geglu_tanh"]
+    A GELU between two projections. [if config.activation == "gelu"]
+    A GELU, by its tanh formula, between two projections. [if config.activation == "gelu_tanh"]
+    A squared ReLU between two projections. [if config.activation == "squared_relu"]
+    """
+
+    def __init__(
+        self, config: ModelParallelConfig, mesh: Mesh, *, submodules: MLPSubmodules
+    ) -> None:
+        super().__init__(config)
+        self.linear_fc1 = build_module(
+            submodules.linear_fc1,
+            config.hidden_size,
+            2 * config.ffn_size if config.gated_linear_unit else config.ffn_size,
+            mesh,
+            bias=config.add_bias_linear,
+            init_std=config.init_method_std,
+        )
+        self.linear_fc2 = build_module(
+            submodules.linear_fc2,
+            config.ffn_size,
+            config.hidden_size,
+            mesh,
+            bias=config.add_bias_linear,
+            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.config.gated_linear_unit:
+            gate, up = self.linear_fc1(x).unflatten(-1, (-1, 2)).unbind(-1)
+            if self.config.activation == "swiglu":
+                return self.linear_fc2(F.silu(gate) * up)
+            if self.config.activation == "geglu":
+                return self.linear_fc2(F.gelu(gate) * up)
+            return self.linear_fc2(F.gelu(gate, approximate="tanh") * up)
+        if self.config.activation == "gelu":
+            return self.linear_fc2(F.gelu(self.linear_fc1(x)))
+        if self.config.activation == "gelu_tanh":
+            return self.linear_fc2(F.gelu(self.linear_fc1(x), approximate="tanh"))
+        return self.linear_fc2(F.relu(self.linear_fc1(x)).square())

@@ -1,0 +1,212 @@
+"""The head and the loss, in one process and cut over tp, against torch's cross entropy."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+
+from specc.runtime.linear import ColumnParallelLinear
+from specc.runtime.loss import cross_entropy, linear_cross_entropy, local_loss
+from specc.runtime.mesh import Axis, Mesh
+from specc.runtime.parameters import full_tensors, load_full_tensors
+
+Ranks = Callable[..., list[Any]]
+B, S, H = 3, 8, 6
+TOKENS = 100  # as if the step had more of them than this call
+
+
+def close(a: Tensor, b: Tensor) -> bool:
+    return bool(b.abs().max() > 0 and (a - b).abs().max() <= 1e-5 * b.abs().max())
+
+
+def inputs(vocab: int, scale: float = 1.0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(vocab)
+    labels = torch.randint(vocab, (B, S), generator=generator)
+    labels[0, 2:5] = labels[2, :] = -100
+    return {
+        "x": torch.randn(B, S, H, generator=generator),
+        "weight": scale * torch.randn(vocab, H, generator=generator),
+        "bias": torch.randn(vocab, generator=generator),
+        "labels": labels,
+    }
+
+
+def expected(vocab: int, bias: bool, scale: float = 1.0) -> dict[str, Tensor]:
+    """What torch says in one process."""
+    given = inputs(vocab, scale)
+    x, weight, b = (given[name].requires_grad_() for name in ("x", "weight", "bias"))
+    logits = F.linear(x, weight, b if bias else None)
+    losses = F.cross_entropy(
+        logits.flatten(0, 1), given["labels"].flatten(), ignore_index=-100, reduction="none"
+    ).view(B, S)
+    (losses.sum() / TOKENS).backward()
+    grads = {"x": x, "weight": weight, **({"bias": b} if bias else {})}
+    return {"losses": losses.detach(), **{name: cast(Tensor, p.grad) for name, p in grads.items()}}
+
+
+def computed(
+    vocab: int, bias: bool, sequence_parallel: bool, scale: float = 1.0, compiled: bool = False
+) -> dict[str, Tensor]:
+    """The same from a rank's parts, gradients put together again."""
+    tp = dist.get_world_size() if dist.is_initialized() else 1
+    mesh = Mesh.launch(tp=tp, sequence_parallel=sequence_parallel) if tp > 1 else Mesh.single()
+    given = inputs(vocab, scale)
+    head = ColumnParallelLinear(H, vocab, mesh, bias=bias, pad=True).to_empty(device="cpu")
+    names = ["weight", "bias"] if bias else ["weight"]
+    load_full_tensors(head, mesh, {name: given[name] for name in names})
+    x = given["x"]
+    if sequence_parallel:
+        x = x.chunk(tp, 1)[mesh.tp.rank].clone()
+    x.requires_grad_()
+    call = linear_cross_entropy
+    if compiled:
+        call = torch.compile(linear_cross_entropy, fullgraph=True, backend="aot_eager")
+    losses = call(x, head, given["labels"], mesh)
+    local_loss(losses, given["labels"], "per_token", mesh, TOKENS).backward()
+    assert losses.dtype == torch.float32
+    return {
+        "losses": losses.detach(),
+        "x": cast(Tensor, x.grad),
+        **full_tensors(head, mesh, grads=True),
+    }
+
+
+def assert_same(results: list[dict[str, Tensor]], wanted: dict[str, Tensor], sp: bool) -> None:
+    # x's gradients: partial ones that its producer sums, or the positions of each rank.
+    parts = [result.pop("x") for result in results]
+    assert close(torch.cat(parts, 1) if sp else torch.stack(parts).sum(0), wanted.pop("x"))
+    for result in results:
+        assert result.keys() == wanted.keys()
+        for name, tensor in wanted.items():
+            assert close(result[name], tensor), name
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_one_process(bias: bool, compiled: bool) -> None:
+    result = computed(11, bias, False, compiled=compiled)
+    assert (result["losses"][inputs(11)["labels"] == -100] == 0).all()
+    assert_same([result], expected(11, bias), False)
+
+
+# 5 over 4 leaves a rank with padding only, 2 over 4 leaves two.
+@pytest.mark.parametrize(("tp", "vocab"), [(2, 12), (2, 13), (4, 11), (4, 5), (4, 2)])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_cut_over_tp(ranks: Ranks, tp: int, vocab: int, sequence_parallel: bool) -> None:
+    bias = vocab % 2 == 1
+    results = ranks(tp, computed, vocab, bias, sequence_parallel)
+    assert_same(results, expected(vocab, bias), sequence_parallel)
+
+
+def test_cut_over_tp_and_compiled(ranks: Ranks) -> None:
+    results = ranks(2, computed, 13, True, True, 1.0, True)
+    assert_same(results, expected(13, True), True)
+
+
+def test_large_logits_do_not_overflow(ranks: Ranks) -> None:
+    assert expected(13, False, 1e3)["losses"].max() > 500  # exp of that is infinite
+    assert_same(ranks(2, computed, 13, False, False, 1e3), expected(13, False, 1e3), False)
+
+
+def gathered() -> tuple[Tensor, Tensor]:
+    """A layer whose own forward gathers the vocabulary, and bfloat16, on tp ranks."""
+    mesh = Mesh.launch(tp=dist.get_world_size())
+    given = inputs(13)
+    head = ColumnParallelLinear(H, 13, mesh, gather_output=True, pad=True).to_empty(device="cpu")
+    load_full_tensors(head, mesh, {"weight": given["weight"]})
+    x = given["x"]
+    whole = linear_cross_entropy(x, head, given["labels"], mesh)
+    return whole, linear_cross_entropy(x.bfloat16(), head, given["labels"], mesh)
+
+
+def test_gathering_layer_and_bfloat16(ranks: Ranks) -> None:
+    for whole, rounded in ranks(2, gathered):
+        assert close(whole, expected(13, False)["losses"])
+        assert rounded.dtype == torch.float32
+        assert (rounded - whole).abs().max() < 2**-5 * whole.abs().max()
+
+
+def foreign_labels() -> tuple[Tensor, Tensor]:
+    mesh = Mesh.launch(tp=2)
+    logits = torch.zeros(1, 4, 3, requires_grad=True)  # 5 entries and one of padding
+    losses = cross_entropy(logits, torch.tensor([[5, -1, 4, -100]]), mesh, 5)
+    losses.sum().backward()
+    return losses.detach(), cast(Tensor, logits.grad)
+
+
+def test_a_label_outside_the_vocabulary_is_not_silent(ranks: Ranks) -> None:
+    for losses, grad in ranks(2, foreign_labels):
+        assert losses.isnan().tolist() == [[True, True, False, False]]
+        assert grad.isnan().any(-1).tolist() == [[True, True, False, False]]
+    with pytest.raises(IndexError, match="out of bounds"):
+        cross_entropy(torch.zeros(1, 1, 5), torch.tensor([[5]]), Mesh.single(), 5)
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    labels = torch.zeros(2, 4, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"12 columns .* vocabulary of 11 over tp=1 gives 11"):
+        cross_entropy(torch.zeros(2, 4, 12), labels, Mesh.single(), 11)
+    with pytest.raises(ValueError, match=r"\[2, 3, 11\] and labels \[2, 4\]"):
+        cross_entropy(torch.zeros(2, 3, 11), labels, Mesh.single(), 11)
+
+
+@pytest.mark.parametrize("kind", ["per_token", "local_mean", "tuple"])
+def test_micro_batches_sum_to_the_mean(kind: str) -> None:
+    """Uneven numbers of ignored labels, one call with nothing but them."""
+    given = inputs(11)
+    logits = F.linear(given["x"], given["weight"]).detach()
+    whole = logits.clone().requires_grad_()
+    mean = nn.CrossEntropyLoss()(whole.flatten(0, 1), given["labels"].flatten())
+    mean.backward()
+
+    tokens = int((given["labels"] != -100).sum())
+    cut = logits.clone().requires_grad_()
+    total = torch.zeros(())
+    for row in range(B):
+        labels = given["labels"][row : row + 1]
+        output: Any
+        if kind == "per_token":
+            output = cross_entropy(cut[row : row + 1], labels, Mesh.single(), 11)
+        else:
+            output = nn.CrossEntropyLoss()(cut[row], labels[0])
+            output = (output, cut) if kind == "tuple" else output
+        name = "local_mean" if kind == "tuple" else kind
+        loss = local_loss(output, labels, name, Mesh.single(), torch.tensor(tokens))
+        loss.backward()
+        total += loss.detach()
+    assert close(total, mean.detach())
+    assert close(cast(Tensor, cut.grad), cast(Tensor, whole.grad))
+
+
+def test_every_tp_rank_takes_its_share() -> None:
+    group = cast(ProcessGroup, SimpleNamespace(group_name="unused"))
+    labels = torch.tensor([[1, 2, -100]])
+    losses = torch.tensor([[3.0, 5.0, 0.0]])
+    mesh = Mesh(tp=Axis("tp", 4, 1, group))
+    assert local_loss(losses, labels, "per_token", mesh, 2) == 1.0
+    assert local_loss(torch.tensor(4.0), labels, "local_mean", mesh, 2) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "tokens", "words"),
+    [
+        (torch.zeros(2, 3), "mean", 1, r"LOSS is 'mean'; .*\"per_token\" or \"local_mean\""),
+        (torch.zeros(2, 2), "per_token", 1, r"labels \[2, 3\], and it returned a tensor \[2, 2\]"),
+        ((torch.zeros(2, 3),), "per_token", 1, r"returned a tuple of a tensor \[2, 3\]"),
+        (torch.zeros(2, 3), "local_mean", 1, r"scalar.*returned a tensor \[2, 3\]"),
+        ((), "local_mean", 1, "returned a tuple of nothing"),
+        (torch.zeros(2, 3), "per_token", 0, "tokens=0"),
+    ],
+)
+def test_outputs_of_another_kind_are_refused(
+    output: Any, kind: str, tokens: int, words: str
+) -> None:
+    labels = torch.zeros(2, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=words):
+        local_loss(output, labels, kind, Mesh.single(), tokens)

@@ -1,0 +1,64 @@
+"""The mesh: layouts over a process group, and what is refused."""
+
+import copy
+
+import pytest
+import torch.distributed as dist
+
+from specc.runtime import Axis, Mesh
+
+
+def test_single_has_every_axis_of_size_one() -> None:
+    mesh = Mesh.single()
+    for name in ("pp", "dp_replicate", "dp_shard", "ep", "cp", "tp", "dp"):
+        axis = getattr(mesh, name)
+        assert (axis.name, axis.size, axis.rank, axis.group) == (name, 1, 0, None)
+    assert (mesh.size, mesh.rank) == (1, 0)
+
+
+def test_deepcopy_and_equality() -> None:
+    mesh = Mesh.single()
+    assert copy.deepcopy({"mesh": mesh})["mesh"] is mesh
+    assert mesh == Mesh.single()
+
+
+def test_launch_without_process_group_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="needs a process group"):
+        Mesh.launch()
+
+
+def test_axis_refuses_a_rank_outside_and_a_missing_group() -> None:
+    with pytest.raises(ValueError, match="rank 2 is not on axis 'tp', which has 2 ranks"):
+        Axis("tp", 2, 2)
+    with pytest.raises(ValueError, match="'tp' has 2 ranks and no process group"):
+        Axis("tp", 2, 0)
+
+
+def _layout(tp: int) -> tuple[int, ...]:
+    mesh = Mesh.launch(tp=tp, sequence_parallel=True)
+    assert mesh.rank == dist.get_rank()
+    assert mesh.size == dist.get_world_size()
+    assert mesh.sequence_parallel == (tp > 1)
+    assert mesh.dp_mesh is not None and mesh.dp_mesh.size() == mesh.dp.size
+    assert dist.get_world_size(mesh.tp.group) == mesh.tp.size
+    return (mesh.dp.size, mesh.dp.rank, mesh.tp.size, mesh.tp.rank)
+
+
+def test_launch_puts_tp_innermost(ranks) -> None:
+    assert ranks(4, _layout, 2) == [(2, 0, 2, 0), (2, 0, 2, 1), (2, 1, 2, 0), (2, 1, 2, 1)]
+    assert ranks(4, _layout, 4) == [(1, 0, 4, r) for r in range(4)]
+    assert ranks(1, _layout, 1) == [(1, 0, 1, 0)]
+
+
+def _refusals() -> None:
+    with pytest.raises(ValueError, match="tp=3 does not divide the 2 processes"):
+        Mesh.launch(tp=3)
+    with pytest.raises(ValueError, match="tp=1 x dp=3 is 3 processes, but 2 were started"):
+        Mesh.launch(tp=1, dp=3)
+    for name in ("pp", "cp", "ep"):
+        with pytest.raises(NotImplementedError, match=f"{name}=2 is not supported yet"):
+            Mesh.launch(**{name: 2})
+
+
+def test_launch_refuses_what_does_not_fit(ranks) -> None:
+    ranks(2, _refusals)

@@ -1,0 +1,222 @@
+"""Bad input ends with 2 and one sentence on stderr that has both numbers in it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specc.runtime import sample, train
+
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Runs a program that must refuse its arguments, and hands over what it said."""
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: object, program: Callable[..., int] = train.main) -> str:
+        capsys.readouterr()
+        assert program([str(argument) for argument in arguments]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: ") and said.count("\n") == 1
+        return said
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--seq-length", 33], ["33", "32"]),
+        (["--seq-length", 0], ["0", "1"]),
+        (["--global-batch", 20, "--micro-batch", 8], ["20", "8"]),
+        (["--tp", 2], ["2", "1"]),
+        (["--dp", 2], ["2", "1"]),
+        (["--nproc", 3, "--tp", 2], ["2", "3"]),
+        (["--nproc", 4, "--tp", 2, "--dp", 1], ["2 x --dp 1", "4"]),
+        (["--device", "tpu"], ["tpu", "2"]),
+        (["--dtype", "fp8"], ["fp8", "2"]),
+        (["--valid-fraction", 1.5], ["1.5", "[0, 1)"]),
+        (["--save-every", 5], ["5", "0"]),
+        (["--resume"], ["--out", "0"]),
+        (["--set", "vocab_size=100"], ["121", "100"]),
+        (["--set", "num_query_groups=3"], ["4", "3"]),
+        (["--set", "num_layer=3"], ["num_layer", "did you mean num_layers?"]),
+        (["--set", "num_layers=x"], ["num_layers=x", "'x'"]),
+        (["--set", "num_layers"], ["num_layers", "'='"]),
+        (["--set", "num_layers=1.5"], ["2", "1.5"]),
+        (["--tokenizer", "/nowhere.json"], ["/nowhere.json"]),
+    ],
+)
+def test_options(
+    tiny_page: Path, text: Path, refused: Say, arguments: list[object], words: list[str]
+) -> None:
+    said = refused(tiny_page, "--data", text, "--steps", 1, *arguments)
+    assert all(word in said for word in words), said
+
+
+def test_a_gpu_that_is_not_there(
+    tiny_page: Path, text: Path, refused: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    said = refused(tiny_page, "--data", text, "--device", "cuda")
+    assert "1 processes" in said and "sees 0" in said
+
+
+def test_text(tiny_page: Path, tmp_path: Path, refused: Say) -> None:
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "short.txt").write_text("x" * 32)
+    assert "0 tokens" in refused(tiny_page, "--data", tmp_path / "empty.txt")
+    said = refused(tiny_page, "--data", tmp_path / "short.txt", "--valid-fraction", 0)
+    assert "32 tokens" in said and "33" in said
+    assert "no file or folder" in refused(tiny_page, "--data", tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "words"),
+    [
+        (('LOSS = "local_mean"', "LOSS = None"), ["--global-batch", 8], ["None", "8"]),
+        (('LOSS = "local_mean"', 'LOSS = "per_token"'), [], ["[1, 16]", "[]"]),
+        (("labels: Tensor | None = None", "targets=None"), [], ["targets", "labels"]),
+        (("def build_model(", "def build("), [], ["no build_model"]),
+        (("class Config:", "class Config"), [], ["no Python", "line"]),
+    ],
+)
+def test_pages(
+    mean_page: Path,
+    text: Path,
+    tmp_path: Path,
+    refused: Say,
+    change: tuple[str, str],
+    arguments: list[object],
+    words: list[str],
+) -> None:
+    source = mean_page.read_text()
+    assert change[0] in source
+    page = tmp_path / "page.py"
+    page.write_text(source.replace(*change))
+    said = refused(page, "--data", text, "--micro-batch", 1, *arguments)
+    assert all(word in said for word in words), said
+
+
+def test_no_page(text: Path, tmp_path: Path, refused: Say) -> None:
+    assert "There is no page" in refused(tmp_path / "none.py", "--data", text)
+    assert "is no page" in refused(text, "--data", text)
+
+
+def test_a_config_without_a_length(
+    mean_page: Path, text: Path, tmp_path: Path, refused: Say
+) -> None:
+    page = tmp_path / "page.py"
+    page.write_text(mean_page.read_text().replace("    max_position_embeddings: int = 16\n", ""))
+    assert "give --seq-length" in refused(page, "--data", text)
+
+
+def test_a_vocabulary_that_only_the_model_knows(
+    mean_page: Path, text: Path, tmp_path: Path, refused: Say
+) -> None:
+    source = mean_page.read_text().replace("    vocab_size: int = 256\n", "")
+    page = tmp_path / "page.py"
+    page.write_text(source.replace("config.vocab_size", "100"))
+    said = refused(page, "--data", text)
+    assert "121" in said and "100" in said and "99" in said
+
+
+@pytest.fixture
+def trained(tiny_page: Path, text: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "out"
+    arguments = [tiny_page, "--data", text, "--steps", 2, "--micro-batch", 2, "--out", out]
+    assert train.main([str(argument) for argument in arguments]) == 0
+    return out
+
+
+def test_a_run_that_does_not_go_on_from_its_checkpoint(
+    tiny_page: Path, mean_page: Path, text: Path, tmp_path: Path, trained: Path, refused: Say
+) -> None:
+    def resume(*arguments: object, page: Path = tiny_page, data: Path = text) -> str:
+        return refused(page, "--data", data, "--steps", 4, "--resume", trained, *arguments)
+
+    said = refused(tiny_page, "--data", text, "--out", trained)
+    assert "step 2" in said and "step 0" in said
+    said = refused(tiny_page, "--data", text, "--steps", 2, "--out", trained, "--resume")
+    assert "2 steps" in said and "--steps is 2" in said
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text() + "more")
+    assert "6000 tokens" in resume(data=other) and "6004 tokens" in resume(data=other)
+    assert "--seed 0" in resume("--seed", 1) and "has 1" in resume("--seed", 1)
+    assert "--seq-length 32" in resume("--seq-length", 16)
+    assert "num_layers 2" in resume("--set", "num_layers=3")
+    page = tmp_path / "page.py"
+    page.write_text(tiny_page.read_text() + "# changed\n")
+    said = resume(page=page)
+    assert "page with body" in said and len(set(said.split()) & {"and"}) == 1
+    assert "no checkpoint" in refused(tiny_page, "--data", text, "--resume", tmp_path / "none")
+
+
+def test_the_body_of_a_header_tells_pages_apart(
+    tiny_page: Path, text: Path, tmp_path: Path, trained: Path, refused: Say
+) -> None:
+    page = tmp_path / "page.py"
+    header = "# spec 3f9c2a71 · library 71ab03de · body c02e9b14 · black 26.1.0\n"
+    page.write_text(header + tiny_page.read_text())
+    assert "c02e9b14" in refused(page, trained, program=sample.main)
+
+
+def damaged(folder: Path, name: str) -> None:
+    file = folder / "step-00000002" / name
+    if name == "checkpoint.json":
+        values = json.loads(file.read_text())
+        file.write_text(json.dumps(values | {"format": "another 7"}))
+    else:
+        file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("checkpoint.json", ["another 7", "specc checkpoint 1"]),
+        ("model.safetensors", ["bytes where its header promises", "cut short"]),
+        ("optimizer.safetensors", ["bytes where its header promises", "cut short"]),
+    ],
+)
+def test_a_damaged_checkpoint(
+    tiny_page: Path, text: Path, trained: Path, refused: Say, name: str, words: list[str]
+) -> None:
+    damaged(trained, name)
+    said = refused(tiny_page, "--data", text, "--steps", 4, "--resume", trained)
+    assert all(word in said for word in words), said
+
+
+def test_a_checkpoint_that_misses_a_file_or_a_field(
+    tiny_page: Path, text: Path, trained: Path, refused: Say
+) -> None:
+    folder = trained / "step-00000002"
+    shutil.move(folder / "model.safetensors", folder / "optimizer.safetensors")
+    said = refused(tiny_page, "--data", text, "--steps", 4, "--resume", trained)
+    assert "has no model.safetensors" in said
+    shutil.copy(folder / "optimizer.safetensors", folder / "model.safetensors")
+    said = refused(tiny_page, "--data", text, "--steps", 4, "--resume", trained)
+    assert "tensors where this model has" in said
+    (folder / "checkpoint.json").write_text('{"format": "specc checkpoint 1"}')
+    assert "no whole checkpoint" in refused(tiny_page, trained, program=sample.main)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--tokens", 0], ["0", "1"]),
+        (["--temperature", -1], ["-1.0", "0"]),
+        (["--top-k", -1], ["-1", "0"]),
+        (["--prompt", ""], ["0 tokens"]),
+        (["--device", "tpu"], ["tpu", "2"]),
+    ],
+)
+def test_sampling(
+    tiny_page: Path, trained: Path, refused: Say, arguments: list[object], words: list[str]
+) -> None:
+    said = refused(tiny_page, trained, *arguments, program=sample.main)
+    assert all(word in said for word in words), said
