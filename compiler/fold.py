@@ -72,6 +72,7 @@ class Folder:
 
     def block(self, statements: Sequence[Any]) -> Statements:
         out: Statements = []
+        blank: list[cst.EmptyLine] = []  # of a statement that went, for the next one
         for position, statement in enumerate(statements):
             if position == 0 and tree.docstring_of([statement]) is not None and out == []:
                 new = fold_docstring(statement, self.scope)
@@ -80,6 +81,14 @@ class Folder:
             spliced = isinstance(statement, cst.If) and not (len(new) == 1 and isinstance(new[0], cst.If))
             if not new and out:
                 self.facts.removed_after[id(out[-1])] = out[-1]
+                blank = blank or [x for x in getattr(statement, "leading_lines", ()) if x.comment is None][:1]
+            if new and blank and not any(x.comment is None for x in getattr(new[0], "leading_lines", ())):
+                first = _with_leading(new, blank)[0]
+                for side in (self.facts.removed_before, self.facts.removed_after):
+                    if id(new[0]) in side:
+                        side[id(first)] = first
+                new = [first, *new[1:]]
+            blank = [] if new else blank
             if spliced and new:
                 self.facts.removed_before[id(new[0])] = new[0]
                 self.facts.removed_after[id(new[-1])] = new[-1]

@@ -10,6 +10,7 @@ from typing import Any
 
 import libcst as cst
 
+from specc.templates.config import LAUNCH_FIELDS, TRAINER_FIELDS
 from specc.templates.diagnostic import Diagnostic
 
 from . import tree
@@ -19,9 +20,6 @@ from .facts import Assumption, Facts
 from .flatten import Method
 from .fold import Folder
 from .value import Scope, Value, float_text, literal
-
-# Read by the trainer, whether or not the model's own text reads them.
-ALWAYS = ("max_position_embeddings",)
 
 
 @dataclass
@@ -106,13 +104,13 @@ class PageConfig:
         if not configs:
             return []
         first = configs[0]
-        self.fields |= {n for n in ALWAYS if _holds(first, n)}
+        self.fields |= {n for n in TRAINER_FIELDS if _holds(first, n)}
         main = ConfigText("Config", None)
         for f in dataclasses.fields(first):
             if f.name in self.fields:
                 main.fields.append(self._field(first, f))
         main.asserts = self._asserts()
-        main.properties = [to_page(self._properties[n]) for n in self._property_order(first)]
+        main.properties = [to_page(self._unaliased(self._properties[n])) for n in self._property_order(first)]
         texts = [main]
         for index in range(1, len(configs)):
             other = configs[index]
@@ -126,9 +124,21 @@ class PageConfig:
                 theirs = self._folded_property(other, name, static)
                 if tree.code(theirs) != tree.code(self._properties[name]):
                     self.scan([theirs])
-                    text.properties.append(to_page(theirs))
+                    text.properties.append(to_page(self._unaliased(theirs)))
             texts.append(text)
         return texts
+
+    def _unaliased(self, node: cst.FunctionDef) -> cst.FunctionDef:
+        """A property's text with each property that comes to a field replaced by the field."""
+
+        def swap(item: cst.CSTNode) -> cst.CSTNode | None:
+            name = tree.self_attribute(item)
+            if isinstance(item, cst.Attribute) and name in self.aliases:
+                return item.with_changes(attr=cst.Name(self.aliases[name]))
+            return None
+
+        result: cst.FunctionDef = tree.replace(node, swap)
+        return result
 
     def _property_order(self, config: Any) -> list[str]:
         order = [n for c in reversed(type(config).__mro__) for n in c.__dict__]
@@ -229,15 +239,15 @@ def _value_text(value: Any, name: str, cls: type) -> str:
     )
 
 
-def refuse_unread(facts: Facts, page: PageConfig, launch: frozenset[str]) -> None:
+def refuse_unread(facts: Facts, page: PageConfig) -> None:
     """A field that the user set and that nothing reads would be a silent flag. Raises CompileError with all of them."""
     errors: list[Diagnostic] = []
-    read = facts.used_fields | page.fields | set(ALWAYS)
+    read = facts.used_fields | page.fields | TRAINER_FIELDS
     for assumption in facts.assumptions:
         read |= assumption.fields
     for config in facts.kinds.configs:
         for name in sorted(getattr(config, "_set_fields", frozenset())):
-            if name in read or name in launch:
+            if name in read or name in LAUNCH_FIELDS:
                 continue
             errors.append(
                 Diagnostic(

@@ -9,7 +9,6 @@ from torch import nn
 
 from specc.runtime import Mesh
 from specc.templates import ModuleSpec
-from specc.templates.config import LAUNCH_FIELDS
 from specc.templates.diagnostic import Diagnostic
 from specc.templates.prepare import prepare
 from specc.templates.spec import construct
@@ -42,7 +41,7 @@ def compile_spec(spec: ModuleSpec, *, origin: str = "", overrides: tuple[str, ..
     faithfully, ValidationError where the page and the spec's own model differ.
     """
     prepared = prepare(spec)
-    compiled = translate(lambda: construct(prepared.spec, Mesh.single()))
+    compiled = translate(lambda: construct(prepared.spec, Mesh.single()), prepared.reads)
     notes = (*prepared.notes, *compiled.notes)
     if validate:
         from .validate import validate_page
@@ -51,10 +50,11 @@ def compile_spec(spec: ModuleSpec, *, origin: str = "", overrides: tuple[str, ..
     return Compiled(compiled.body, notes, compiled.classes, compiled.parameters)
 
 
-def translate(build: Callable[[], nn.Module]) -> Compiled:
-    """The page of the model that `build` makes, not validated."""
+def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset()) -> Compiled:
+    """The page of the model that `build` makes, not validated; `reads` are fields that its spec read before."""
     recording = record(build)
     facts = Facts(recording)
+    facts.used_fields |= reads
     residuals = fold_all(facts)
     prune(residuals, facts)
     collapse(residuals, facts)
@@ -64,7 +64,7 @@ def translate(build: Callable[[], nn.Module]) -> Compiled:
     configs = config_names(facts)
     page_config = finish(residuals, names, configs, facts)
     body = render(residuals, names, configs, page_config, facts, loss_kind(recording.root))
-    refuse_unread(facts, page_config, LAUNCH_FIELDS)
+    refuse_unread(facts, page_config)
     classes = {c: None for kind in facts.kinds.kinds for c in facts.flat(kind).chain}
     return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -116,6 +117,12 @@ def _imports(node: cst.Import | cst.ImportFrom) -> dict[str, str]:
     return found
 
 
+@functools.lru_cache(maxsize=256)
+def _parsed(path: str, changed: int, size: int) -> SourceFile:
+    """A file as it stood at that change: many specs are compiled from the same templates."""
+    return SourceFile(path)
+
+
 class Sources:
     """The files of one compile, each parsed at its first use."""
 
@@ -124,7 +131,8 @@ class Sources:
 
     def file(self, path: str) -> SourceFile:
         if path not in self._files:
-            self._files[path] = SourceFile(path)
+            stat = os.stat(path)
+            self._files[path] = _parsed(path, stat.st_mtime_ns, stat.st_size)
         return self._files[path]
 
     def of(self, thing: type | FunctionType) -> SourceFile | None:

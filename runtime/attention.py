@@ -113,7 +113,8 @@ def _plain_gradient(y: Tensor) -> Tensor:
     second layout in one process silently gives wrong gradients (2.11, seen on an H200). Copies
     nothing where the gradient is contiguous, as behind a linear layer.
     """
-    return cast(Tensor, _PlainGradient.apply(y.transpose(1, 2)))
+    plain = _PlainGradient.apply(y.transpose(1, 2))  # type: ignore[no-untyped-call]
+    return cast(Tensor, plain)
 
 
 def _blocked(ids: Tensor, causal: bool, window: int | None, mask: Tensor | None) -> Tensor:

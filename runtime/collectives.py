@@ -96,7 +96,8 @@ def all_reduce(x: Tensor, axis: Axis) -> Tensor:
     """The sum over the axis, on every rank. Backward: all-reduce."""
     if axis.size == 1:
         return x
-    return cast(Tensor, _AllReduce.apply(x, axis))
+    y: Tensor = _AllReduce.apply(x, axis)  # type: ignore[no-untyped-call]
+    return y
 
 
 def all_reduce_max(x: Tensor, axis: Axis) -> Tensor:
@@ -113,7 +114,8 @@ def all_gather(x: Tensor, dim: int, axis: Axis) -> Tensor:
     """
     if axis.size == 1:
         return x
-    return cast(Tensor, _AllGather.apply(x.movedim(dim, 0), axis)).movedim(0, dim)
+    y: Tensor = _AllGather.apply(x.movedim(dim, 0), axis)  # type: ignore[no-untyped-call]
+    return y.movedim(0, dim)
 
 
 def reduce_scatter(x: Tensor, dim: int, axis: Axis) -> Tensor:
@@ -128,7 +130,8 @@ def reduce_scatter(x: Tensor, dim: int, axis: Axis) -> Tensor:
             f"dimension {dim} has {x.shape[dim]} entries, which the {axis.size} ranks of "
             f"{axis.name} do not divide"
         )
-    return cast(Tensor, _ReduceScatter.apply(x.movedim(dim, 0), axis)).movedim(0, dim)
+    y: Tensor = _ReduceScatter.apply(x.movedim(dim, 0), axis)  # type: ignore[no-untyped-call]
+    return y.movedim(0, dim)
 
 
 def all_to_all(
@@ -151,4 +154,5 @@ def all_to_all(
                 f"{axis.name}"
             )
         received = sent = [x.shape[0] // axis.size] * axis.size
-    return cast(Tensor, _AllToAll.apply(x, axis, list(received), list(sent)))
+    y: Tensor = _AllToAll.apply(x, axis, list(received), list(sent))  # type: ignore[no-untyped-call]
+    return y

@@ -53,11 +53,11 @@ class Entry:
     line: str
 
 
-class CreationLog(TorchDispatchMode):
+class CreationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Turns every operation into its meta twin, and notes those that write."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.entries: list[Entry] = []
         self._writers: dict[int, list[int]] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}  # held, so that no key is used twice
@@ -66,11 +66,11 @@ class CreationLog(TorchDispatchMode):
 
     def __enter__(self) -> CreationLog:
         self._disguise.__enter__()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._disguise.__exit__(*error)
 
     def _one_draw(self, func: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -166,19 +166,19 @@ class CreationLog(TorchDispatchMode):
                 writes = frozenset([place.storage])
                 self._add(Entry(content, (), {}, (place,), nothing, writes, False, _user_line()))
             view = torch.empty(0, dtype=x.dtype, device=_META)
-            return view.set_(  # type: ignore[call-overload]
+            return view.set_(
                 self._twins[storage._cdata][1], x.storage_offset(), x.size(), x.stride()
             )
 
     def _key(self, x: Tensor) -> int:
         storage = x.untyped_storage()
         self._storages.setdefault(storage._cdata, storage)
-        return storage._cdata
+        return int(storage._cdata)
 
     def place(self, x: Tensor) -> Place:
         """Where a tensor lies; of a real one, where its twin does."""
         x = self.meta(x)
-        return Place(self._key(x), x.dtype, tuple(x.size()), x.stride(), x.storage_offset())
+        return Place(self._key(x), x.dtype, tuple(x.size()), x.stride(), int(x.storage_offset()))
 
     def writers(self, place: Place) -> list[Entry]:
         """The operations that wrote a tensor's storage, in order."""
@@ -212,7 +212,7 @@ class CreationLog(TorchDispatchMode):
                     "make it inside"
                 )
             view = torch.empty(0, dtype=x.dtype, device=_CPU)
-            return view.set_(memory[x.storage], x.offset, x.size, x.stride)  # type: ignore[call-overload]
+            return view.set_(memory[x.storage], x.offset, x.size, x.stride)
 
         with _disable_current_modes(), torch.no_grad():
             for index in needed:
@@ -237,7 +237,7 @@ class _Content:
 
     def __call__(self) -> Tensor:
         view = torch.empty(0, dtype=torch.uint8, device=self.storage.device)
-        return view.set_(self.storage).to(_CPU, copy=True)  # type: ignore[call-overload, no-any-return]
+        return view.set_(self.storage).to(_CPU, copy=True)
 
 
 def _run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,10 @@ class Disguise(TorchFunctionMode):
     operation (``one_draw``).
     """
 
-    _LOOKS = {  # noqa: RUF012
+    _LOOKS: ClassVar = {
         Tensor.is_meta.__get__: False,  # type: ignore[attr-defined]
         Tensor.is_cpu.__get__: True,  # type: ignore[attr-defined]
-        Tensor.device.__get__: torch.device("cpu"),  # type: ignore[attr-defined]
+        Tensor.device.__get__: torch.device("cpu"),
     }
     _READERS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__})
 
@@ -35,12 +35,12 @@ class Disguise(TorchFunctionMode):
 
     def __enter__(self) -> Disguise:
         self._truncated = nn.init._no_grad_trunc_normal_
-        nn.init._no_grad_trunc_normal_ = partial(self._one_draw, self._truncated)  # type: ignore[assignment]
-        super().__enter__()
+        nn.init._no_grad_trunc_normal_ = partial(self._one_draw, self._truncated)
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         nn.init._no_grad_trunc_normal_ = self._truncated
 
     def __torch_function__(

@@ -42,15 +42,9 @@ def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
             if name == axis.name:
                 flat = torch.cat([g.reshape(-1) for g in gradients])
                 dist.all_reduce(flat, group=axis.group)
-                torch._foreach_copy_(
-                    gradients,
-                    [
-                        piece.view_as(g)
-                        for g, piece in zip(
-                            gradients, flat.split([g.numel() for g in gradients]), strict=True
-                        )
-                    ],
-                )
+                pieces = torch.split_with_sizes(flat, [g.numel() for g in gradients])
+                sums = [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)]
+                torch._foreach_copy_(gradients, sums)
 
 
 @torch.no_grad()

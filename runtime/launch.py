@@ -71,16 +71,17 @@ def launch(module: str, arguments: Sequence[str], processes: int, *, patience: f
 
 
 def _wait(children: list[subprocess.Popen[bytes]], patience: float) -> int:
-    failed, deadline = 0, float("inf")
-    while any(child.poll() is None for child in children):
+    deadline = float("inf")
+    first = 0
+    while True:
+        statuses = [child.poll() for child in children]
+        if not first and any(statuses):
+            first = next(status for status in statuses if status)
+            # The others end soon for want of it, or wait for it in a collective for ever.
+            deadline = time.monotonic() + patience
+        if None not in statuses or time.monotonic() > deadline:
+            return first if first >= 0 else 128 - first  # a signal, told the way a shell does
         time.sleep(0.05)
-        if not failed:
-            failed = next((c.returncode for c in children if c.returncode), 0)
-            deadline = time.monotonic() + patience if failed else deadline
-        elif time.monotonic() > deadline:
-            break  # the others wait in a collective for the one that is gone
-    failed = failed or next((c.returncode for c in children if c.returncode), 0)
-    return failed if failed >= 0 else 128 - failed  # a signal, told the way a shell does
 
 
 def _end(children: list[subprocess.Popen[bytes]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -200,5 +200,5 @@ def _gathered_linear(x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis)
     """[b, t, in] -> [b, t * tp, out]; positions go first inside, so that a gather is one piece."""
     b, t, _ = x.shape
     flat = x.transpose(0, 1).reshape(t * b, -1)
-    y = cast(Tensor, _GatheredLinear.apply(flat, weight, bias, axis))
+    y: Tensor = _GatheredLinear.apply(flat, weight, bias, axis)  # type: ignore[no-untyped-call]
     return y.view(t * axis.size, b, -1).transpose(0, 1)

@@ -106,7 +106,8 @@ def materialize(
 def _undisturbed() -> Iterator[None]:
     """Keeps torch's generators, and notices draws that torch does not see."""
     before = _foreign_states()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = [torch.cuda.current_device()] if cuda else []
     with torch.random.fork_rng(devices=devices):
         yield
     for name, state in _foreign_states().items():
@@ -170,8 +171,8 @@ def _law(entry: Entry, whole: Place) -> Normal | Constant | None:
     if entry.func is aten.fill_.Scalar:
         return Constant(float(entry.args[1]))
     if entry.func is aten.normal_.default:
-        mean, std = (*entry.args[1:], *(0.0, 1.0)[len(entry.args) - 1 :])
-        return Normal(float(entry.kwargs.get("std", std)), float(entry.kwargs.get("mean", mean)))
+        given = dict(zip(("mean", "std"), entry.args[1:], strict=False)) | entry.kwargs
+        return Normal(float(given.get("std", 1.0)), float(given.get("mean", 0.0)))
     return None
 
 

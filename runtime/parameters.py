@@ -63,7 +63,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class LocalPart:
-    """Where a local tensor's first ``extent`` entries lie in the global one; the rest is padding."""
+    """Where a local tensor's first ``extent`` entries lie in the global one. Padding follows."""
 
     offset: tuple[int, ...]
     extent: tuple[int, ...]

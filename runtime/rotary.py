@@ -119,7 +119,7 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = Fal
 def _quarter_turn(x: Tensor, interleaved: bool) -> Tensor:
     """(a, b) -> (-b, a) for each pair of channels."""
     if interleaved:
-        a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+        a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack((-b, a), -1).flatten(-2)
     a, b = x.chunk(2, -1)
     return torch.cat((-b, a), -1)

@@ -167,8 +167,7 @@ class SelfAttention(MegatronModule):
             q, k = self.q_layernorm(q), self.k_layernorm(k)
         if rotary is not None:
             if self.config.rotary_interleaved:
-                q = apply_rotary(q, *rotary, interleaved=True)
-                k = apply_rotary(k, *rotary, interleaved=True)
+                q, k = (apply_rotary(t, *rotary, interleaved=True) for t in (q, k))
             else:
                 q, k = apply_rotary(q, *rotary), apply_rotary(k, *rotary)
         if self.core_attention is not None:

@@ -17,12 +17,12 @@ from .spec import (
 )
 
 
-def check_class(node: PreparedSpec, numbered: bool, found: Findings) -> None:
-    """`numbered`: whether the node's parent passes it a `layer_number`."""
+def check_class(node: PreparedSpec, injected: bool, found: Findings) -> None:
+    """`injected`: the node is handed to its parent built, so nothing tells it its number."""
     if issubclass(node.module, TransformerBlock):
         _check_layers(node, found)
     if issubclass(node.module, SelfAttention):
-        _check_attention(node, numbered, found)
+        _check_attention(node, injected, found)
 
 
 def check_missing(node: PreparedSpec, passed: frozenset[str], found: Findings) -> None:
@@ -85,7 +85,7 @@ def _check_layers(node: PreparedSpec, found: Findings) -> None:
         node.params.pop("num_layers", None)
 
 
-def _check_attention(node: PreparedSpec, numbered: bool, found: Findings) -> None:
+def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> None:
     config, children = node.config_in_force, node.submodules
     if not is_config(config):
         return
@@ -107,7 +107,7 @@ def _check_attention(node: PreparedSpec, numbered: bool, found: Findings) -> Non
                 node,
                 "set qk_layernorm=True in the config",
             )
-    alone = not numbered and "layer_number" not in node.params
+    alone = injected and "layer_number" not in node.params
     if config.window_attn_skip_freq is not None and alone:
         found.error(
             "SP121",

@@ -30,15 +30,15 @@ class LanguageModelEmbedding(MegatronModule):
         )
         if use_position_embeddings is None:
             use_position_embeddings = config.position_embedding_type in (None, "learned_absolute")
-        if use_position_embeddings:
-            self.position_embeddings: PositionEmbedding | None = PositionEmbedding(
+        if not use_position_embeddings:
+            self.position_embeddings: PositionEmbedding | None = None
+        else:
+            self.position_embeddings = PositionEmbedding(
                 config.max_position_embeddings,
                 config.hidden_size,
                 mesh,
                 init_std=config.init_method_std,
             )
-        else:
-            self.position_embeddings = None
         if config.hidden_dropout > 0.0:
             self.embedding_dropout = Dropout(config.hidden_dropout, mesh)
 

@@ -164,7 +164,7 @@ class _Preparation(Findings):
         for name, value in params.items():
             params[name] = self._param(name, value, out, place)
         self._sort_children(out, children, parameters, place)
-        check_class(out, place.numbered, self)
+        check_class(out, place.injected, self)
         if place.injected:
             check_missing(out, frozenset(), self)
         return out

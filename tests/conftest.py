@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: many processes share few cores
+sys.path.insert(0, str(Path(__file__).parent))  # `workers` has one name, whatever is a package
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from fake_pipeline import SPEC, FakePipeline, pipeline
 
 from specc.compiler import check
 from specc.compiler.check import Verdict, check_page
@@ -12,6 +11,8 @@ from specc.compiler.header import split_page
 from specc.compiler.target import parse_target
 from specc.compiler.write import write_page
 from specc.templates.diagnostic import SpecError
+
+from .fake_pipeline import SPEC, FakePipeline, pipeline
 
 __all__ = ["pipeline"]
 

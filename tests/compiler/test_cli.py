@@ -7,10 +7,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from fake_pipeline import SPEC, FakePipeline, pipeline
 
 from specc.compiler.cli import main
 from specc.templates.diagnostic import Diagnostic
+
+from .fake_pipeline import SPEC, FakePipeline, pipeline
 
 __all__ = ["pipeline"]
 

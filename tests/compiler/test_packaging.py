@@ -14,11 +14,23 @@ ROOT = Path(__file__).parent.parent.parent
 FOLDERS = ("runtime", "templates", "compiler")
 
 SPEC = """
-from specc.templates import MLP, ModuleSpec, TransformerConfig
-config = TransformerConfig(
-    num_layers=1, hidden_size=8, num_attention_heads=2, vocab_size=16, max_position_embeddings=8
-)
-mlp = ModuleSpec(MLP, params={"config": config})
+from dataclasses import dataclass
+from torch import nn
+from specc.templates import ModuleSpec
+
+@dataclass(frozen=True)
+class Config:
+    width: int = 8
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.linear = nn.Linear(config.width, config.width)
+
+    def forward(self, input_ids, labels=None):
+        return self.linear(input_ids)
+
+model = ModuleSpec(Model, params={"config": Config()})
 """
 
 RUN = """
@@ -28,7 +40,7 @@ import specc.compiler, specc.runtime, specc.templates
 for module in (specc.compiler, specc.runtime, specc.templates):
     assert Path(module.__file__).is_relative_to(sys.argv[1]), module.__file__
 from specc.compiler.cli import main
-main(["compile", "mlp_spec.py", "--no-validate"])
+main(["compile", "model_spec.py", "--no-validate"])
 """
 
 
@@ -66,7 +78,7 @@ def test_wheel_holds_every_file_of_the_three_folders(wheel: Path) -> None:
 def test_wheel_renders_a_page(wheel: Path, tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
-    (tmp_path / "mlp_spec.py").write_text(SPEC)
+    (tmp_path / "model_spec.py").write_text(SPEC)
     done = subprocess.run(
         [sys.executable, "-c", RUN, installed],
         cwd=tmp_path,
@@ -75,8 +87,8 @@ def test_wheel_renders_a_page(wheel: Path, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("wrote mlp.py: ")
-    assert "class MLP" in (tmp_path / "mlp.py").read_text()
+    assert done.stdout.startswith("wrote model.py: ")
+    assert "class Model" in (tmp_path / "model.py").read_text()
 
 
 def test_every_package_is_listed() -> None:

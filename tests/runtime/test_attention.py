@@ -122,12 +122,12 @@ def test_every_mix_of_options_is_the_definition(
         scale=scale,
         mask=mask,
     )
-    y.backward(grad)
+    y.backward(grad)  # type: ignore[no-untyped-call]
 
     exact = [leaf.double().requires_grad_() for leaf in leaves]
     sinks = exact[3] if with_sinks else None
-    expected = reference(*exact[:3], causal, window, softcap, sinks, scale, mask)
-    expected.backward(grad.double())
+    expected = reference(exact[0], exact[1], exact[2], causal, window, softcap, sinks, scale, mask)
+    expected.backward(grad.double())  # type: ignore[no-untyped-call]
     assert close(y.double(), expected)
     for a, b_ in zip(ours, exact, strict=True):
         assert a.grad is not None
@@ -144,8 +144,9 @@ def test_sinks_are_gpt_osss(window: int | None) -> None:
     barred = (back < 0) | (back >= (s if window is None else window))
     additive = torch.zeros(1, 1, s, s).masked_fill(barred, torch.finfo(torch.float32).min)
     module: Any = SimpleNamespace(sinks=sinks, num_key_value_groups=n // g, training=False)
-    heads_first = [x.transpose(1, 2) for x in (q, k, v)]
-    expected, _ = eager_attention_forward(module, *heads_first, additive, d**-0.5)
+    expected, _ = eager_attention_forward(
+        module, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), additive, d**-0.5
+    )
     y = attention(q, k, v, positions_of(s), MESH, window=window, sinks=sinks)
     assert close(y, expected)
 
@@ -182,7 +183,7 @@ def test_the_kernel_sees_one_layout_of_gradient(
 
     def watched(*args: Any, **kwargs: Any) -> Tensor:
         y = kernel(*args, **kwargs)
-        y.register_hook(lambda grad: strides.append(grad.stride()))
+        y.register_hook(lambda grad: strides.append(grad.stride()))  # type: ignore[no-untyped-call]
         return y
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", watched)

@@ -32,7 +32,7 @@ def masks(
     set_dropout_step(model, seed=seed, step=step, first_sequence=first_sequence)
     x = torch.ones(SHAPE)
     y: Tensor = getattr(model, name)(x, Positions.of_hidden(x, MESH))
-    assert torch.equal(y[y != 0].unique(), torch.tensor([1 / (1 - p)]))
+    assert ((y == 0) | (y == torch.tensor(1 / (1 - p)))).all()
     return (y != 0).float()
 
 
@@ -84,7 +84,7 @@ def test_neighbours_draw_apart(dim: int) -> None:
 
 def test_no_two_rows_are_equal() -> None:
     rows = masks(p=0.5).flatten(0, 1)
-    assert rows.unique(dim=0).shape[0] == SHAPE[0] * SHAPE[1]
+    assert len({tuple(row) for row in rows.tolist()}) == SHAPE[0] * SHAPE[1]
 
 
 def test_the_mask_is_the_same_however_the_batch_is_cut() -> None:

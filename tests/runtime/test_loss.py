@@ -45,7 +45,7 @@ def expected(vocab: int, bias: bool, scale: float = 1.0) -> dict[str, Tensor]:
     losses = F.cross_entropy(
         logits.flatten(0, 1), given["labels"].flatten(), ignore_index=-100, reduction="none"
     ).view(B, S)
-    (losses.sum() / TOKENS).backward()
+    (losses.sum() / TOKENS).backward()  # type: ignore[no-untyped-call]
     grads = {"x": x, "weight": weight, **({"bias": b} if bias else {})}
     return {"losses": losses.detach(), **{name: cast(Tensor, p.grad) for name, p in grads.items()}}
 
@@ -68,7 +68,7 @@ def computed(
     if compiled:
         call = torch.compile(linear_cross_entropy, fullgraph=True, backend="aot_eager")
     losses = call(x, head, given["labels"], mesh)
-    local_loss(losses, given["labels"], "per_token", mesh, TOKENS).backward()
+    local_loss(losses, given["labels"], "per_token", mesh, TOKENS).backward()  # type: ignore[no-untyped-call]
     assert losses.dtype == torch.float32
     return {
         "losses": losses.detach(),
@@ -136,7 +136,7 @@ def foreign_labels() -> tuple[Tensor, Tensor]:
     mesh = Mesh.launch(tp=2)
     logits = torch.zeros(1, 4, 3, requires_grad=True)  # 5 entries and one of padding
     losses = cross_entropy(logits, torch.tensor([[5, -1, 4, -100]]), mesh, 5)
-    losses.sum().backward()
+    losses.sum().backward()  # type: ignore[no-untyped-call]
     return losses.detach(), cast(Tensor, logits.grad)
 
 
@@ -178,7 +178,7 @@ def test_micro_batches_sum_to_the_mean(kind: str) -> None:
             output = (output, cut) if kind == "tuple" else output
         name = "local_mean" if kind == "tuple" else kind
         loss = local_loss(output, labels, name, Mesh.single(), torch.tensor(tokens))
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     assert close(total, mean.detach())
     assert close(cast(Tensor, cut.grad), cast(Tensor, whole.grad))

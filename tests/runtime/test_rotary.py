@@ -84,7 +84,7 @@ def test_tables_are_hugging_faces(
     scaling: Scaling | None, hf_scaling: dict[str, Any] | None, base: float
 ) -> None:
     length, head_dim = 300, 64
-    config = LlamaConfig(
+    config = LlamaConfig(  # type: ignore[no-untyped-call]
         hidden_size=4 * head_dim,
         num_attention_heads=4,
         head_dim=head_dim,
@@ -101,7 +101,8 @@ def test_tables_are_hugging_faces(
     # The attention factor: cos at position 0 is the factor itself.
     assert torch.allclose(cos[0], hf_cos[0, 0], rtol=1e-6, atol=0)
 
-    hf_x, _ = llama_rotate(x.transpose(1, 2), x.transpose(1, 2), hf_cos, hf_sin)
+    first = x.transpose(1, 2)
+    hf_x, _ = llama_rotate(first, first, hf_cos, hf_sin)  # type: ignore[no-untyped-call]
     assert close(apply_rotary(x, hf_cos[0], hf_sin[0]), hf_x.transpose(1, 2))
     assert close(apply_rotary(x, cos, sin), hf_x.transpose(1, 2))
 
@@ -111,7 +112,8 @@ def test_interleaved_is_gptj() -> None:
     x = heads(length, head_dim)
     table = create_sinusoidal_positions(length, rotary_dim)[None]
     sin, cos = table.chunk(2, -1)
-    expected = torch.cat((gptj_rotate(x[..., :rotary_dim], sin, cos), x[..., rotary_dim:]), -1)
+    turned = gptj_rotate(x[..., :rotary_dim], sin, cos)
+    expected = torch.cat((turned, x[..., rotary_dim:]), -1)
     tables = rotary_tables(positions_of(length), rotary_dim, 10000.0, interleaved=True)
     assert close(apply_rotary(x, *tables, interleaved=True), expected)
 
@@ -134,7 +136,7 @@ def test_both_pairings_turn_complex_numbers(
 
     shape = (half, 2) if interleaved else (2, half)
     pair = -1 if interleaved else -2
-    parts = x[..., :dim].double().unflatten(-1, shape)
+    parts = x[..., :dim].double().view(*x.shape[:-1], *shape)
     angle = torch.arange(length).double()[:, None] * base ** (-torch.arange(half).double() / half)
     wave = torch.polar(torch.ones_like(angle), angle)[:, None]
     turned = torch.complex(parts.select(pair, 0), parts.select(pair, 1)) * wave

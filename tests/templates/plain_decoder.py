@@ -54,7 +54,8 @@ def attend(
     weights: Weights, config: TransformerConfig, name: str, x: Tensor, layer_number: int
 ) -> Tensor:
     b, s, _ = x.shape
-    n, d = config.num_attention_heads, config.kv_channels or x.shape[-1] // config.num_attention_heads
+    n = config.num_attention_heads
+    d = config.kv_channels or x.shape[-1] // n
     g = config.num_query_groups or n
     per = n // g
     rows = linear(weights, name + "linear_qkv", x).view(b, s, g, -1, d)
@@ -121,7 +122,8 @@ def rotate(config: TransformerConfig, x: Tensor) -> Tensor:
 
 
 def llama3(config: TransformerConfig, frequency: Tensor) -> Tensor:
-    factor, length = config.rope_scaling_factor, config.rope_scaling_original_max_position_embeddings
+    factor = config.rope_scaling_factor
+    length = config.rope_scaling_original_max_position_embeddings
     low, high = config.rope_scaling_low_freq_factor, config.rope_scaling_high_freq_factor
     out = []
     for f in frequency.tolist():
@@ -137,10 +139,12 @@ def llama3(config: TransformerConfig, frequency: Tensor) -> Tensor:
 
 
 def yarn(config: TransformerConfig, frequency: Tensor, d: int) -> tuple[Tensor, float]:
-    factor, length = config.rope_scaling_factor, config.rope_scaling_original_max_position_embeddings
+    factor = config.rope_scaling_factor
+    length = config.rope_scaling_original_max_position_embeddings
     ends = []
     for turns in (config.yarn_beta_fast, config.yarn_beta_slow):
-        ends.append(d * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(config.rotary_base)))
+        wavelength = length / (turns * 2 * math.pi)
+        ends.append(d * math.log(wavelength) / (2 * math.log(config.rotary_base)))
     low, high = ends
     if config.yarn_truncate:
         low, high = math.floor(low), math.ceil(high)

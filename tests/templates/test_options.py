@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 from closeness import assert_all_close, assert_close, gradients, scatter
-from small_models import config, gpt_spec, tokens
 from plain_decoder import logits, loss
+from small_models import config, gpt_spec, tokens
 
 ROPE = {"position_embedding_type": "rope"}
 GROUPED = {"num_query_groups": 2}
@@ -117,10 +117,12 @@ def test_every_option_and_number_of_the_config_is_exercised() -> None:
 
 
 def test_initial_values_follow_their_laws() -> None:
-    model = gpt_spec(config(hidden_size=64, add_bias_linear=True, init_method_std=0.5)).build_module()
+    options = config(hidden_size=64, add_bias_linear=True, init_method_std=0.5)
+    model = gpt_spec(options).build_module()
     values = dict(model.named_parameters())
     layer = "decoder.layers.1."
-    assert values[layer + "self_attention.linear_qkv.weight"].std().item() == pytest.approx(0.5, 0.1)
+    qkv = values[layer + "self_attention.linear_qkv.weight"]
+    assert qkv.std().item() == pytest.approx(0.5, 0.1)
     for name in ("self_attention.linear_proj", "mlp.linear_fc2"):  # 2 layers: a root of 2 * 2
         assert values[layer + name + ".weight"].std().item() == pytest.approx(0.25, 0.1)
         assert (values[layer + name + ".bias"] == 0).all()
