@@ -237,6 +237,7 @@ class Constructor:
     def _mesh(self) -> cst.Name:
         if not self.declares_mesh and self.mesh_name not in self.gained:
             self.gained.append(self.mesh_name)
+            self.facts.imports["Mesh"] = Mesh  # for the annotation
         return cst.Name(self.mesh_name)
 
     def _config(self, value: Any) -> cst.BaseExpression:

@@ -21,6 +21,7 @@ from .construct import POSITIONAL, written
 from .errors import refuse
 from .facts import Facts
 from .kinds import Kind
+from .long_comments import lift_long_comments
 from .names import Needs, collect
 from .page_config import PageConfig
 from .residual import Residual
@@ -246,11 +247,10 @@ def _class_text(residual: Residual, name: str, needs: Needs) -> str:
         needs.imports.setdefault(base.__name__, _import_of(base))
     node = residual.flat.node
     comments = [line for line in node.leading_lines if line.comment is not None]
-    return tree.code(
-        tree.with_body(node, body).with_changes(
-            name=cst.Name(name), bases=[cst.Arg(shown)], keywords=[], leading_lines=comments
-        )
+    whole = tree.with_body(node, body).with_changes(
+        name=cst.Name(name), bases=[cst.Arg(shown)], keywords=[], leading_lines=comments
     )
+    return tree.code(lift_long_comments(whole, 0))
 
 
 def _import_of(thing: Any) -> str:

@@ -145,10 +145,30 @@ def tighten(residuals: dict[Kind, Residual], facts: Facts) -> None:
             never_none = value is not None and value.object is not None
             optional = isinstance(param.default, cst.Name) and param.default.value == "None"
             if never_none and optional and all(p.default is None for p in params[:position]):
-                params[position] = param.with_changes(
-                    default=None, equal=cst.MaybeSentinel.DEFAULT, annotation=_without_none(param.annotation)
-                )
+                params[position] = _required_param(param)
         residual.methods["forward"] = forward.with_changes(params=forward.params.with_changes(params=params))
+    _tighten_constructors(residuals)
+
+
+def _tighten_constructors(residuals: dict[Kind, Residual]) -> None:
+    """The same for constructors: what every instance was given, and never as None, is required; in place."""
+    for kind, residual in residuals.items():
+        if residual.init is None:
+            continue
+        params = list(residual.init.params.params)
+        for position, param in enumerate(params[1:], 1):
+            name = param.name.value
+            given = all(name in b.given and b.arguments.get(name) is not None for b in kind.built)
+            optional = isinstance(param.default, cst.Name) and param.default.value == "None"
+            if given and optional and all(p.default is None for p in params[:position]):
+                params[position] = _required_param(param)
+        residual.init = residual.init.with_changes(params=residual.init.params.with_changes(params=params))
+
+
+def _required_param(param: cst.Param) -> cst.Param:
+    return param.with_changes(
+        default=None, equal=cst.MaybeSentinel.DEFAULT, annotation=_without_none(param.annotation)
+    )
 
 
 def _without_none(annotation: cst.Annotation | None) -> cst.Annotation | None:

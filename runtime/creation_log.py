@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 
 from .disguise import Disguise
@@ -63,6 +63,10 @@ class CreationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storages: dict[int, torch.UntypedStorage] = {}  # held, so that no key is used twice
         self._twins: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._disguise = Disguise(self.value, self._one_draw)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True, the default, imports the whole of torch._dynamo: seconds
 
     def __enter__(self) -> CreationLog:
         self._disguise.__enter__()
@@ -133,7 +137,7 @@ class CreationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _computed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The operation on real values, none of which may be random."""
         real_args, real_kwargs = tree_map(self.value, (args, kwargs))
-        with _disable_current_modes():
+        with torch._C._DisableTorchDispatch():
             out = _run(func, real_args, real_kwargs)
         return tree_map(self.meta, out)
 
@@ -156,7 +160,7 @@ class CreationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The meta twin of a real tensor, whose content becomes an entry of the log."""
         if not isinstance(x, Tensor) or x.untyped_storage().device == _META:
             return x
-        with _disable_current_modes(), torch.no_grad():
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
             storage = x.untyped_storage()
             if storage._cdata not in self._twins:
                 twin = torch.empty(storage.nbytes(), dtype=torch.uint8, device=_META)
@@ -214,7 +218,7 @@ class CreationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
             view = torch.empty(0, dtype=x.dtype, device=_CPU)
             return view.set_(memory[x.storage], x.offset, x.size, x.stride)
 
-        with _disable_current_modes(), torch.no_grad():
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
             for index in needed:
                 entry = self.entries[index]
                 args, kwargs = tree_map(real, (entry.args, entry.kwargs))

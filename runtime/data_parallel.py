@@ -14,6 +14,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .mesh import Mesh
 
+_KEEPS = "_keeps_gathered"
+
 
 def shard(
     model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, reshard_after_forward: bool = True
@@ -50,17 +52,21 @@ def shard(
         # Both are needed: a factor other than 1 has no sum on gloo, and none is an average.
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)
+        cast(nn.Module, module).__dict__[_KEEPS] = not reshard_after_forward
+    model.__dict__[_KEEPS] = True
 
 
 def accumulate(model: nn.Module, *, last: bool) -> None:
     """Call before each micro-batch: gradients are communicated in the ``last`` one's backward only.
 
-    Until then they add up on each rank, whole and in float32. Does nothing to an unsharded model.
+    Until then they add up on each rank, whole and in float32, and what stays gathered from forward
+    to backward stays so from one micro-batch to the next. Does nothing to an unsharded model.
     """
     for module in _sharded(model):
         module.set_requires_gradient_sync(last, recurse=False)
         module.set_is_last_backward(last)
-        module.set_reshard_after_backward(last, recurse=False)
+        if cast(nn.Module, module).__dict__[_KEEPS]:
+            module.set_reshard_after_backward(last, recurse=False)
 
 
 def _sharded(model: nn.Module) -> list[FSDPModule]:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
 
 
 class Disguise(TorchFunctionMode):
@@ -51,5 +50,5 @@ class Disguise(TorchFunctionMode):
         if func not in self._READERS:
             return func(*args, **(kwargs or {}))
         real = self._value(args[0])
-        with _disable_current_modes():
+        with torch._C._DisableTorchDispatch():
             return func(real, *args[1:], **(kwargs or {}))

@@ -23,28 +23,36 @@ def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
     """Sums gradients, in place, over tp for what is replicated over tp, and over dp for what FSDP
     does not shard: one flat all-reduce for each axis and dtype.
 
-    Call it once a step, after the last backward. A parameter that took no part in the loss on this
-    rank counts as zero, since it may have on another.
+    Call it once a step, after the last backward. A parameter without a gradient on this rank counts
+    as zero, since another rank may have one; without one on any rank it stays without.
     """
     if mesh.size == 1:
         return
     parts: dict[tuple[str, torch.dtype], list[Tensor]] = defaultdict(list)
+    absent: list[tuple[nn.Parameter, Tensor]] = []
     for _, record, parameter in canonical_parameters(model):
-        if not parameter.requires_grad:
+        axes = _replicated_axes(record, parameter, mesh)
+        if not axes or not parameter.requires_grad:
             continue
-        for axis in _replicated_axes(record, parameter, mesh):
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            gradient = local_tensor(parameter.grad)
-            parts[axis.name, gradient.dtype].append(gradient)
+        # Summed along with the gradient: on how many ranks there is one.
+        count = local_tensor(parameter).new_full((1,), 0.0 if parameter.grad is None else 1.0)
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+            absent.append((parameter, count))
+        gradient = local_tensor(parameter.grad)
+        for axis in axes:
+            parts[axis.name, gradient.dtype] += [gradient, count]
     for axis in (mesh.tp, mesh.dp):
-        for (name, _), gradients in parts.items():
+        for (name, _), tensors in parts.items():
             if name == axis.name:
-                flat = torch.cat([g.reshape(-1) for g in gradients])
+                flat = torch.cat([t.reshape(-1) for t in tensors])
                 dist.all_reduce(flat, group=axis.group)
-                pieces = torch.split_with_sizes(flat, [g.numel() for g in gradients])
-                sums = [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)]
-                torch._foreach_copy_(gradients, sums)
+                pieces = torch.split_with_sizes(flat, [t.numel() for t in tensors])
+                sums = [piece.view_as(t) for piece, t in zip(pieces, tensors, strict=True)]
+                torch._foreach_copy_(tensors, sums)
+    for parameter, count in absent:
+        if not count.item():
+            parameter.grad = None
 
 
 @torch.no_grad()

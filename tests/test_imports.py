@@ -52,7 +52,10 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, inside) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield (node.module or "", inside)
+            if node.module == "specc":  # `from specc import templates`
+                yield from ((f"specc.{alias.name}", inside) for alias in node.names)
+            else:
+                yield (node.module or "", inside)
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside)
@@ -71,8 +74,6 @@ def test_folder_imports_only_what_comes_before_it(folder: str) -> None:
             if name.partition(".")[0] in sys.stdlib_module_names:
                 continue
             allowed = {f"specc.{folder}", *ALLOWED[folder]}
-            if name == "specc":  # `from specc import templates`
-                continue
             if not under(name, allowed):
                 extra = inside and under(name, OPTIONAL[folder])
                 assert extra, f"{path.relative_to(ROOT)} imports {name}"

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,12 @@ from specc.compiler.target import parse_target
 from specc.compiler.write import write_page
 from specc.templates.diagnostic import SpecError
 
-from .fake_pipeline import SPEC, FakePipeline, pipeline
-
-__all__ = ["pipeline"]
-
 
 @pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: FakePipeline) -> Path:
+def page(folder: Path) -> Path:
     """A fresh page in `pages/`, its spec in the folder above."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny_spec.py").write_text(SPEC)
-    (tmp_path / "sizes.py").write_text("WIDTH = 32\n")
-    (tmp_path / "pages").mkdir()
-    path = tmp_path / "pages" / "tiny.py"
+    (folder / "pages").mkdir()
+    path = folder / "pages" / "tiny.py"
     compile_again(path)
     return path
 
@@ -42,7 +36,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_fresh_page_is_told_without_compiling(page: Path, pipeline: FakePipeline) -> None:
+def test_fresh_page_is_told_without_compiling(page: Path, pipeline: Any) -> None:
     pipeline.calls.clear()
     assert check_page(page) == Verdict(page, fresh=True)
     assert check_page(page).render() == "pages/tiny.py: fresh"
@@ -89,18 +83,14 @@ def test_spec_that_changed_makes_the_page_stale(page: Path) -> None:
     ]
 
 
-def test_library_that_changed(
-    page: Path, pipeline: FakePipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_library_that_changed(page: Path, pipeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "library_hash", lambda file, body: "0" * 8)
     assert check_page(page).causes == ("library changed",) and check_page(page).fresh
     pipeline.style = "width = {width}  # hidden\n"
     assert check_page(page).render() == "pages/tiny.py: stale: library changed"
 
 
-def test_formatter_that_changed(
-    page: Path, pipeline: FakePipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_formatter_that_changed(page: Path, pipeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "black_version", lambda: "99.1.0")
     assert check_page(page).causes == ("formatter changed",) and check_page(page).fresh
     pipeline.style = "width = (\n    {width}\n)\n"

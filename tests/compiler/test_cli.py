@@ -5,25 +5,14 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from specc.compiler.cli import main
 from specc.templates.diagnostic import Diagnostic
 
-from .fake_pipeline import SPEC, FakePipeline, pipeline
-
-__all__ = ["pipeline"]
-
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: FakePipeline) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny_spec.py").write_text(SPEC)
-    (tmp_path / "sizes.py").write_text("WIDTH = 32\n")
-    return tmp_path
 
 
 def run(*arguments: str) -> int:
@@ -57,7 +46,7 @@ def test_compile_writes_the_page_and_prints_one_line(folder: Path, capsys: Captu
     assert capsys.readouterr().out.startswith("unchanged: tiny.py: 4 lines, ")
 
 
-def test_compile_with_options(folder: Path, pipeline: FakePipeline, capsys: Capture) -> None:
+def test_compile_with_options(folder: Path, pipeline: Any, capsys: Capture) -> None:
     pipeline.notes = (Diagnostic("SP501", "validated structurally, not numerically"),)
     (folder / "pages").mkdir()
     arguments = ["tiny_spec.py", "-o", "pages/wide.py", "--set", "config.hidden_size=64"]

@@ -125,17 +125,22 @@ def test_equals_one_process(
     ranks(tp * dp, _compare, tp, sequence_parallel, fsdp, accumulation, tied)
 
 
-def _unused(fsdp: bool) -> None:
-    """A parameter in which only one rank's loss takes part."""
-    mesh = Mesh.launch(tp=2)
-    model = materialize(lambda: nn.ParameterList([torch.ones(3), torch.ones(2)]), mesh)
-    (model[mesh.tp.rank] * 2.0).sum().backward()
+def _unused(tp: int) -> None:
+    """A parameter for each rank's loss, and one for none."""
+    mesh = Mesh.launch(tp=tp)
+    model = materialize(lambda: nn.ParameterList([torch.ones(n) for n in range(1, 6)]), mesh)
+    (model[mesh.rank] * 2.0).sum().backward()
     sum_replicated_gradients(model, mesh)
-    assert [p.grad.tolist() for p in model] == [[2.0] * 3, [2.0] * 2]
+    for number, parameter in enumerate(model):
+        if number < 4:
+            assert parameter.grad.tolist() == [2.0] * (number + 1)
+        else:
+            assert parameter.grad is None  # else the optimizer would decay it
 
 
-def test_a_parameter_used_on_one_rank_only(ranks) -> None:
-    ranks(2, _unused, False)
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_a_parameter_used_on_one_rank_only_or_on_none(ranks, tp: int) -> None:
+    ranks(4, _unused, tp)
 
 
 def _round_trip(tp: int, fsdp: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +49,15 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePipeline]:
     monkeypatch.delitem(sys.modules, "specc.compiler.generate", raising=False)
     yield fake
     forget_last()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: FakePipeline) -> Path:
+    """The current folder for one test: a spec, and the file that it imports its width from."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny_spec.py").write_text(SPEC)
+    (tmp_path / "sizes.py").write_text("WIDTH = 32\n")
+    return tmp_path
 
 
 SPEC = """
