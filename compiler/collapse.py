@@ -66,11 +66,11 @@ def _of_base(call: cst.Call, residual: Residual, base_call: cst.Call, facts: Fac
             inner = tree.replace(node.value, swap)
             if inner is node.value:
                 return node
-            new = node.with_changes(value=inner)
+            read = node.with_changes(value=inner)
             if id(node) in facts.config_reads:
                 index, name, _ = facts.config_reads[id(node)]
-                facts.config_reads[id(new)] = (index, name, new)
-            return new
+                facts.config_reads[id(read)] = (index, name, read)
+            return read
         if isinstance(node, cst.Name) and node.value in passed:
             new = passed[node.value]
             return node if isinstance(new, cst.Name) and new.value == node.value else tree.parenthesised(new)

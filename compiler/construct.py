@@ -39,7 +39,7 @@ class Constructor:
         self.gained: list[str] = []  # parameters that the author's constructor has not
         self.handed: dict[str, cst.BaseExpression] = {}  # children handed in, by parameter
         init = flat.init_of(flat.cls)
-        own = set() if init is None else {p.name.value for p in init.node.params.params + init.node.params.kwonly_params}
+        own = set() if init is None else {p.name.value for p in tree.every_parameter(init.node)}
         used = own if init is None else own | tree.stored_names(init.node.body)
         self.config_name = "config" if "config" not in used else "model_config"
         declared = any(isinstance(b.arguments.get("mesh"), Mesh) for b in kind.built)
@@ -52,7 +52,8 @@ class Constructor:
         """The plain call for one that built children of this kind's instances, else None."""
         builts = self.facts.built_at(node, self.kind)
         if not builts:
-            return self._never_built(node, folder.scope)
+            self._refuse_unbuilt(node, folder.scope)
+            return None
         if all(isinstance(b.module, IdentityOp) for b in builts):
             return cst.Name(IDENTITY)
         kinds = {self._kind_of(b) for b in builts}
@@ -70,7 +71,7 @@ class Constructor:
     def _kind_of(self, built: Built) -> Kind | type:
         return self.facts.kinds.of(built.module) or built.cls
 
-    def _never_built(self, node: cst.Call, scope: Scope) -> None:
+    def _refuse_unbuilt(self, node: cst.Call, scope: Scope) -> None:
         """A build that no instance reached, on a path that could not be folded."""
         if _is_machinery(node, scope):
             refuse(

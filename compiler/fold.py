@@ -239,7 +239,8 @@ class Folder:
 
     def _take(self, node: cst.If, holds: bool) -> Statements:
         if holds:
-            note = [cst.EmptyLine(comment=node.body.header.comment)] if _header_comment(node.body) else []
+            comment = _header_comment(node.body)
+            note = [] if comment is None else [cst.EmptyLine(comment=comment)]
             return _with_leading(self.block(tree.body_of(node)), [*node.leading_lines, *note])
         # Words above the `if` speak of its own branch: they go with it, blank lines stay.
         blank = [line for line in node.leading_lines if line.comment is None]
@@ -286,7 +287,7 @@ class Folder:
         self.scope.forget(stored)
         for name in stored:
             self.loops.pop(name, None)
-        target = node.target
+        target: cst.BaseExpression = node.target
         over = node.iter
         if iterated is not None:
             if isinstance(over, cst.Call) and isinstance(target, cst.Tuple):
@@ -356,7 +357,7 @@ class Folder:
 
     def _bind_base(self, call: cst.Call, base: Method, inner: Folder) -> Statements:
         """Give the base's parameters their values; one that is not a name of its own becomes a local."""
-        params = [p for p in _params(base.node)][1:]
+        params = [p for p in tree.parameters(base.node)][1:]
         passed = _arguments_by_name(call, [p.name.value for p in params])
         if passed is None:
             refuse(
@@ -367,7 +368,7 @@ class Folder:
             )
         lines: Statements = []
         used = set(tree.loaded_names(base.node.body))
-        locals_here = tree.stored_names(self.method.node.body) | {p.name.value for p in _params(self.method.node)}
+        locals_here = tree.stored_names(self.method.node.body) | {p.name.value for p in tree.parameters(self.method.node)}
         clash = (tree.stored_names(base.node.body) & locals_here) - set(passed)
         if clash:
             refuse(
@@ -436,7 +437,8 @@ class Folder:
 
     def _attribute_node(self, node: cst.Attribute) -> cst.BaseExpression:
         self._escape(node)
-        return self._without_escape(node)
+        new: cst.BaseExpression = self._without_escape(node)
+        return new
 
     def _without_escape(self, node: Any) -> Any:
         """As `expression`, for a module that is only looked into or called."""
@@ -512,7 +514,7 @@ class Folder:
             forward = self.facts.flat(kind).methods.get("forward")
             if forward is None:
                 continue
-            params = _params(forward.node)[1:]
+            params = tree.parameters(forward.node)[1:]
             passed = _arguments_by_name(node, [p.name.value for p in params])
             if passed is None:
                 self.facts.bindings[kind].escaped = True
@@ -609,10 +611,6 @@ def _same(new: cst.CSTNode, old: cst.CSTNode) -> bool:
     ) == len(list(tree.parts(old)))
 
 
-def _params(node: cst.FunctionDef) -> list[cst.Param]:
-    return [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]
-
-
 def _arguments_by_name(call: cst.Call, names: list[str]) -> dict[str, cst.BaseExpression] | None:
     """A call's arguments by the names of the parameters; None where that can't be said."""
     found: dict[str, cst.BaseExpression] = {}
@@ -641,8 +639,8 @@ def _without_docstring(statements: Sequence[Any]) -> list[Any]:
     return list(statements[1:] if tree.docstring_of(statements) is not None else statements)
 
 
-def _header_comment(suite: cst.BaseSuite) -> bool:
-    return isinstance(suite, cst.IndentedBlock) and suite.header.comment is not None
+def _header_comment(suite: cst.BaseSuite) -> cst.Comment | None:
+    return suite.header.comment if isinstance(suite, cst.IndentedBlock) else None
 
 
 def _with_leading(statements: Statements, lines: list[cst.EmptyLine]) -> Statements:

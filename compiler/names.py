@@ -91,7 +91,7 @@ def function_free_names(function: cst.FunctionDef) -> set[str]:
 def _need(name: str, residual: Residual, facts: Facts, needs: Needs) -> None:
     if name in facts.imports:
         thing = facts.imports[name]
-        needs.import_line(name, _line_for(name, thing), thing, residual)
+        needs.import_line(name, line_for(name, thing), thing, residual)
         return
     for owner in residual.flat.chain:
         module = sys.modules[owner.__module__]
@@ -179,7 +179,8 @@ def _copy(name: str, thing: Any, module: ModuleType, facts: Facts, needs: Needs,
     needs.copied[name] = node
 
 
-def _line_for(name: str, thing: Any) -> str:
+def line_for(name: str, thing: Any) -> str:
+    """The import statement that binds a name to what the page does not hold itself."""
     if getattr(specc.runtime, name, None) is thing:
         return f"from specc.runtime import {name}"
     if thing is nn:

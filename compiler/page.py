@@ -11,6 +11,7 @@ from typing import Any
 import black
 import jinja2
 import libcst as cst
+from black.mode import TargetVersion
 from torch import nn
 
 from specc.runtime import Mesh
@@ -22,14 +23,14 @@ from .errors import refuse
 from .facts import Facts
 from .kinds import Kind
 from .long_comments import lift_long_comments
-from .names import Needs, collect
+from .names import Needs, collect, line_for
 from .page_config import PageConfig
 from .residual import Residual
 from .title import title_and_facts
 from .value import is_config
 
 # The look of the page, whatever the project's own settings; the source's trailing commas do not decide it.
-BLACK = black.Mode(line_length=100, magic_trailing_comma=False, target_versions={black.TargetVersion.PY311})
+BLACK = black.Mode(line_length=100, magic_trailing_comma=False, target_versions={TargetVersion.PY311})
 # Words of the spec that must not survive in the page's code.
 SPEC_WORDS = frozenset({"ModuleSpec", "build_module", "submodules", "layer_spec", "layer_specs", "get_submodules", "IdentityOp", "_Identity_"})
 
@@ -244,21 +245,13 @@ def _class_text(residual: Residual, name: str, needs: Needs) -> str:
         shown = cst.Attribute(cst.Name("nn"), cst.Name("Module"))
         needs.imports.setdefault("nn", "from torch import nn")
     else:
-        needs.imports.setdefault(base.__name__, _import_of(base))
+        needs.imports.setdefault(base.__name__, line_for(base.__name__, base))
     node = residual.flat.node
     comments = [line for line in node.leading_lines if line.comment is not None]
     whole = tree.with_body(node, body).with_changes(
         name=cst.Name(name), bases=[cst.Arg(shown)], keywords=[], leading_lines=comments
     )
     return tree.code(lift_long_comments(whole, 0))
-
-
-def _import_of(thing: Any) -> str:
-    import specc.runtime
-
-    if getattr(specc.runtime, thing.__name__, None) is thing:
-        return f"from specc.runtime import {thing.__name__}"
-    return f"from {thing.__module__} import {thing.__name__}"
 
 
 # -------------------------------------------------------------------- around the classes

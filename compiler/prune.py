@@ -227,7 +227,7 @@ def _prune_constructors(residuals: dict[Kind, Residual], facts: Facts) -> bool:
         for call, kind in constructor_calls(residual, facts):
             for arg in call.args:
                 name = arg.keyword.value.removeprefix(POSITIONAL) if arg.keyword else ""
-                if name in drop.get(kind, set()) and not _droppable(arg.value):
+                if name in drop.get(kind, set()) and not tree.is_pure(arg.value):
                     drop[kind].discard(name)
     for kind, names in drop.items():
         residuals[kind].init = _without_params(residuals[kind].init, names)
@@ -274,11 +274,11 @@ def _prune_forwards(residuals: dict[Kind, Residual], facts: Facts) -> bool:
         settled = True
         for call, kinds in found:
             for position, arg in enumerate(call.args):
-                names = {k: argument_names(call, _forward_names(residuals[k]))[position] for k in kinds}
-                droppable = _droppable(arg.value)
-                if droppable and all(n is not None and n in unread.get(k, ()) for k, n in names.items()):
+                meant = {k: argument_names(call, _forward_names(residuals[k]))[position] for k in kinds}
+                droppable = tree.is_pure(arg.value)  # it runs nothing that could matter
+                if droppable and all(n is not None and n in unread.get(k, ()) for k, n in meant.items()):
                     continue
-                for kind, name in names.items():
+                for kind, name in meant.items():
                     if name in unread.get(kind, ()):
                         unread[kind].discard(name or "")
                         settled = False
@@ -318,11 +318,6 @@ def _read_before_written(name: str, function: cst.FunctionDef) -> bool:
 def _forward_names(residual: Residual) -> list[str]:
     forward = residual.methods.get("forward")
     return [] if forward is None else [p.name.value for p in forward.params.params[1:]]
-
-
-def _droppable(node: cst.BaseExpression) -> bool:
-    """Whether an argument may go with its parameter: it runs nothing that could matter."""
-    return tree.is_pure(node)
 
 
 def _without_params(function: Any, names: set[str]) -> Any:

@@ -76,7 +76,7 @@ def _fold_constructor(facts: Facts, residual: Residual, parameters: dict[Kind, l
     _check_self(method, residual)
     constructor = Constructor(facts, kind, flat, parameters)
     folder = Folder(facts, kind, flat, method, constructor)
-    names = [p.name.value for p in _all_params(method.node)[1:]]
+    names = [p.name.value for p in tree.every_parameter(method.node)[1:]]
     folder.scope.names["self"] = None
     for name in names:
         folder.scope.names[name] = facts.argument(kind, name)
@@ -106,7 +106,7 @@ def _fold_methods(facts: Facts, residual: Residual) -> None:
         if not static:
             _check_self(method, residual)
         folder = Folder(facts, kind, flat, method, None)
-        for param in _all_params(method.node):
+        for param in tree.every_parameter(method.node):
             folder.scope.names[param.name.value] = None
         node = method.node
         if name == "forward" and kind is not facts.kinds.root:
@@ -203,9 +203,13 @@ def _hoist_handed(facts: Facts, constructor: Constructor, body: list[Any]) -> li
         uses = sum(1 for s in body for n in tree.walk(s) if n is call)
         left = any(name == n for s in body for n in tree.loaded_names(s))
         if uses > 1 or left:
-            body = [tree.replace(s, lambda n, c=call, x=name: cst.Name(x) if n is c else None) for s in body]
+            body = [_with_name(s, call, name) for s in body]
             lines.append(cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(cst.Name(name))], call)]))
     return [*lines, *body]
+
+
+def _with_name(statement: Any, call: cst.BaseExpression, name: str) -> Any:
+    return tree.replace(statement, lambda node: cst.Name(name) if node is call else None)
 
 
 def _with_gained(params: list[cst.Param], gained: list[str]) -> list[cst.Param]:
@@ -226,17 +230,8 @@ def _tidy(params: list[cst.Param]) -> list[cst.Param]:
     return [p.with_changes(comma=cst.MaybeSentinel.DEFAULT) for p in params]
 
 
-def _all_params(node: cst.FunctionDef) -> list[cst.Param]:
-    found = [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]
-    if isinstance(node.params.star_arg, cst.Param):
-        found.append(node.params.star_arg)
-    if node.params.star_kwarg is not None:
-        found.append(node.params.star_kwarg)
-    return found
-
-
 def _check_self(method: Method, residual: Residual) -> None:
-    params = _all_params(method.node)
+    params = tree.every_parameter(method.node)
     if not params or params[0].name.value != "self":
         refuse(
             "SP316",

@@ -106,7 +106,7 @@ def self_attribute(node: cst.CSTNode) -> str | None:
     return None
 
 
-def body_of(node: cst.FunctionDef | cst.ClassDef | cst.If | cst.Else) -> Sequence[Any]:
+def body_of(node: cst.BaseCompoundStatement | cst.Else) -> Sequence[Any]:
     """The statements of a suite; a one-line suite is lifted to lines of its own."""
     suite = node.body
     if isinstance(suite, cst.IndentedBlock):
@@ -141,6 +141,17 @@ def parenthesised(node: cst.BaseExpression) -> cst.BaseExpression:
     if isinstance(node, ATOMS) or node.lpar:
         return node
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def parameters(node: cst.FunctionDef) -> list[cst.Param]:
+    """A function's parameters, those for `*` and `**` apart."""
+    return [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]
+
+
+def every_parameter(node: cst.FunctionDef) -> list[cst.Param]:
+    """A function's parameters, those for `*` and `**` last."""
+    stars = (node.params.star_arg, node.params.star_kwarg)
+    return [*parameters(node), *(p for p in stars if isinstance(p, cst.Param))]
 
 
 def docstring_of(statements: Sequence[Any]) -> cst.SimpleString | None:

@@ -279,7 +279,8 @@ def _boolean(node: cst.BooleanOperation, scope: Scope) -> Value:
     wants_left = left.object if isinstance(node.operator, cst.Or) else not left.object
     if wants_left:
         value = evaluate(node.left, scope)
-        return Value(value.object, max(left.grade, value.grade if value.object not in (True, False) else 0), left.fields)
+        own = Grade.DECISION if value.object in (True, False) else value.grade
+        return Value(value.object, max(left.grade, own), left.fields)
     right = evaluate(node.right, scope)
     return Value(right.object, max(left.grade, right.grade), left.fields | right.fields)
 

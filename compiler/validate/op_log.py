@@ -39,14 +39,22 @@ class Call(NamedTuple):
     kept: bool
 
 
-class OpLog(TorchDispatchMode):
-    """Collects `calls`; `places` says beside each what was going on (see `at`)."""
+Forms = dict[Any, tuple[Any, list[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]]] | None]
 
-    def __init__(self) -> None:
+
+class OpLog(TorchDispatchMode):
+    """Collects `calls`; beside each, `places` has what `place` was.
+
+    On the meta device an operation gives a form, and takes long for it. `forms` keeps them, by the
+    operation and the forms of its arguments; logs may share it.
+    """
+
+    def __init__(self, forms: Forms | None = None) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self.places: list[str] = []
         self.place = ""
+        self._forms: Forms = {} if forms is None else forms
         self._sources: dict[int, Source] = {}
         self._storages: list[torch.UntypedStorage] = []  # held, so that no key is used twice
         self._silent = False
@@ -85,11 +93,27 @@ class OpLog(TorchDispatchMode):
             # A creation's device is where the log runs, not what the model does.
             named = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
             written = self._written((*args, named)) if named else self._written(args)
-            out = func(*args, **kwargs)
-            operation, writes, draws = _facts(func)
+            operation, writes, draws, aliases = _facts(func)
+            out = func(*args, **kwargs) if aliases else self._made(func, args, kwargs, written)
             mutated = [kwargs.get(w) if isinstance(w, str) else _at(args, w) for w in writes]
             self._add(operation, written, out, mutated, kept=draws or bool(writes))
             return out
+
+    def _made(self, func: Any, args: Any, kwargs: Any, written: Any) -> Any:
+        """The results of an operation that neither writes its arguments nor returns views of them."""
+        key = (func, str(kwargs.get("device")), _sourceless(written))
+        known = self._forms.get(key)
+        if known is not None:
+            kind, forms = known
+            fresh = [
+                torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+                for dtype, shape, stride in forms
+            ]
+            return fresh[0] if kind is Tensor else kind(fresh)
+        out = func(*args, **kwargs)
+        if key not in self._forms:
+            self._forms[key] = _forms(out, args)
+        return out
 
     def _add(self, op: str, args: tuple[Any, ...], out: Any, mutated: Any, *, kept: bool) -> None:
         number = len(self.calls)
@@ -146,14 +170,43 @@ def _at(args: Sequence[Any], position: int) -> Any:
     return args[position] if position < len(args) else None
 
 
+def _sourceless(value: Any) -> Any:
+    """Written arguments without where they come from."""
+    if isinstance(value, Ref):
+        return value[1:]
+    if isinstance(value, tuple):
+        return tuple([_sourceless(v) for v in value])
+    return value
+
+
+def _forms(out: Any, args: Any) -> Any:
+    """What `OpLog._made` keeps of results; None where they can't be made anew."""
+    tensors = _flat(out)
+    kind = type(out)
+    if kind not in (Tensor, tuple, list) or (kind is not Tensor and len(tensors) < len(out)):
+        return None
+    if any(type(t) is not Tensor or not t.is_meta or t.storage_offset() for t in tensors):
+        return None
+    keys = [t.untyped_storage()._cdata for t in (*tensors, *_flat(args))]
+    if len(set(keys[: len(tensors)])) < len(tensors) or set(keys[: len(tensors)]) & set(
+        keys[len(tensors) :]
+    ):
+        return None
+    return kind, [(t.dtype, tuple(t.shape), tuple(t.stride())) for t in tensors]
+
+
 @functools.cache
-def _facts(func: Any) -> tuple[str, tuple[int | str, ...], bool]:
-    """An operation's name, the arguments that it writes, and whether it draws at random."""
+def _facts(func: Any) -> tuple[str, tuple[int | str, ...], bool, bool]:
+    """An operation's name, the arguments that it writes, whether it draws at random, and whether
+    its results may share memory with its arguments."""
     writes: list[int | str] = []
+    aliases = False
     for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            writes.append(argument.name if argument.kwarg_only else position)
-    return str(func), tuple(writes), torch.Tag.nondeterministic_seeded in func.tags
+        if argument.alias_info is not None:
+            aliases = True
+            if argument.alias_info.is_write:
+                writes.append(argument.name if argument.kwarg_only else position)
+    return str(func), tuple(writes), torch.Tag.nondeterministic_seeded in func.tags, aliases
 
 
 def _constant(tensor: Tensor) -> str:

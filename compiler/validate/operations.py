@@ -16,7 +16,7 @@ from .build import Built, build_ours, build_theirs
 from .failure import differ, reason
 from .inputs import Inputs, differentiated, make_inputs, refusal, tensors
 from .layers import kinds, run_once
-from .op_log import Call, OpLog, live, shown
+from .op_log import Call, Forms, OpLog, live, shown
 
 STEPS = 2
 
@@ -33,22 +33,23 @@ def compare_operations(spec: Any, page: Any, ours: Built, theirs: Built) -> list
     configs = [v for b in theirs.recording.built.values() for v in b.arguments.values()]
     inputs = make_inputs(theirs.root, configs, "meta")
     once = kinds(ours.root, theirs.root)
+    forms: Forms = {}
     try:
-        their_log = _run(theirs.root, inputs, once)
+        their_log = _run(theirs.root, inputs, once, forms)
     except Exception as error:
         return [_note(f"the spec's own model does not run without values: {reason(error)}")]
     try:
-        our_log = _run(ours.root, inputs, once)
+        our_log = _run(ours.root, inputs, once, forms)
     except Exception as error:
         differ("SP505", f"the page's model does not run, and the spec's does: {reason(error)}")
     if our_log.calls == their_log.calls:
         return []
     # Slower, and with places: what nothing reads is left out of both, every layer runs.
-    their_calls = live(_run(build_theirs(spec).root, inputs, {}, watch=True))
-    again = live(_run(build_theirs(spec).root, inputs, {}, watch=True))
+    their_calls = live(_run(build_theirs(spec).root, inputs, {}, forms, watch=True))
+    again = live(_run(build_theirs(spec).root, inputs, {}, forms, watch=True))
     if their_calls != again:
         return [_note("two runs of the spec's own model do not make the same calls")]
-    our_calls = live(_run(build_ours(page).root, inputs, {}, watch=True))
+    our_calls = live(_run(build_ours(page).root, inputs, {}, forms, watch=True))
     _refuse(our_calls, their_calls)
     return []
 
@@ -58,9 +59,9 @@ def _note(why: str) -> Diagnostic:
 
 
 def _run(
-    root: nn.Module, inputs: Inputs, once: Mapping[str, int], *, watch: bool = False
+    root: nn.Module, inputs: Inputs, once: Mapping[str, int], forms: Forms, *, watch: bool = False
 ) -> OpLog:
-    log = OpLog()
+    log = OpLog(forms)
     for name, tensor in [*root.named_parameters(), *root.named_buffers()]:
         log.name(name, tensor)
     for name, tensor in inputs.train.items():

@@ -3,6 +3,8 @@
 import math
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -293,6 +295,16 @@ def test_nested_builds_and_the_meta_device() -> None:
     assert torch.equal(model[0].weight, plain[0].weight)
     meta = materialize(lambda: Ours(MESH), MESH, device="meta")
     assert all(p.is_meta for p in meta.parameters()) and "bare" in meta._parameter_table
+
+
+def test_a_build_does_not_import_the_graph_compiler() -> None:
+    """It takes seconds, which a compile of a spec would pay."""
+    script = (
+        "import sys; from torch import nn; from specc.runtime import Mesh, materialize; "
+        "materialize(lambda: nn.Linear(2, 2), Mesh.single(), device='meta'); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
 def test_fills_of_a_layers_parameter_become_its_law() -> None:
