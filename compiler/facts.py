@@ -77,6 +77,8 @@ class Facts:
         self._stores: dict[type, set[str]] = {}
         self._sites: dict[int, list[Built]] = {}
         for built in recording.built.values():
+            if self.kinds.holder(built.module) is not None:
+                continue  # its parent was built there too, and takes it as an argument
             if built.place is not None and built.owner is not None and self.kinds.of(built.owner) is not None:
                 node = self.sources.call(built.place)
                 if node is not None:
@@ -123,24 +125,23 @@ class Facts:
 
         What `nn.Module` or another imported base stores (`self.training`) is not the class's to promise.
         """
-        if name in self._foreign_stores or name in flat.methods or name not in self._own_stores(flat):
-            return False
-        later = (m.node for key, m in flat.methods.items() if key != "__init__")
-        return not any(tree.self_attribute(a) == name for node in later for a in tree.stored_attributes(node))
+        return name in self._kept_stores(flat) and name not in self._foreign_stores
 
-    def _own_stores(self, flat: Flat) -> set[str]:
-        """Attributes that the constructors of a class assign, or register by a literal name."""
+    def _kept_stores(self, flat: Flat) -> set[str]:
+        """Attributes that the constructors of a class assign, or register by a literal name, and no other method does."""
         if flat.cls not in self._stores:
-            found = {
-                a.attr.value
-                for method in flat.methods.values()
-                for a in tree.stored_attributes(method.node)
-                if tree.self_attribute(a)
-            }
+            found: set[str] = set()
             for method in flat._inits.values():
                 found |= {a.attr.value for a in tree.stored_attributes(method.node) if tree.self_attribute(a)}
                 found |= {i.raw_value for i in tree.walk(method.node) if isinstance(i, cst.SimpleString)}
-            self._stores[flat.cls] = found
+            later = {
+                a.attr.value
+                for name, method in flat.methods.items()
+                if name != "__init__"
+                for a in tree.stored_attributes(method.node)
+                if tree.self_attribute(a)
+            }
+            self._stores[flat.cls] = found - later - set(flat.methods)
         return self._stores[flat.cls]
 
     def keep(self, node: cst.BaseExpression) -> cst.BaseExpression:

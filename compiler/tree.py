@@ -42,14 +42,22 @@ def code_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(n for n in names if n not in _NOT_CODE and "whitespace" not in n)
 
 
-def parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+@functools.cache
+def _is_node_type(kind: type) -> bool:
+    return issubclass(kind, cst.CSTNode)  # asked once a type: libcst's classes are slow to ask
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def parts(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The code-bearing children, in the order of the source."""
+    children: list[cst.CSTNode] = []
     for name in code_fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from (v for v in value if isinstance(v, cst.CSTNode))
+        if isinstance(value, (list, tuple)):
+            children.extend(v for v in value if _is_node_type(type(v)))
+        elif _is_node_type(type(value)):
+            children.append(value)
+    return tuple(children)
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -58,7 +66,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(parts(top))))
+        stack.extend(reversed(parts(top)))
 
 
 def rebuild(node: Node, change: Callable[[Any], Any]) -> Node:
@@ -66,12 +74,12 @@ def rebuild(node: Node, change: Callable[[Any], Any]) -> Node:
     changes: dict[str, Any] = {}
     for name in code_fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
+        if _is_node_type(type(value)):
             new = change(value)
             if new is not value:
                 changes[name] = new
         elif isinstance(value, (list, tuple)) and value:
-            news = [change(v) if isinstance(v, cst.CSTNode) else v for v in value]
+            news = [change(v) if _is_node_type(type(v)) else v for v in value]
             if any(a is not b for a, b in zip(news, value, strict=True)):
                 changes[name] = news
     return node.with_changes(**changes) if changes else node
@@ -194,7 +202,7 @@ def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         top = stack.pop()
         yield top
         if not isinstance(top, (cst.FunctionDef, cst.ClassDef, cst.Lambda)) or top is node:
-            stack.extend(reversed(list(parts(top))))
+            stack.extend(reversed(parts(top)))
 
 
 def _targets(node: cst.CSTNode) -> set[str]:
@@ -253,7 +261,7 @@ def walk_loads(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         elif isinstance(top, (cst.ImportAlias, cst.Import, cst.ImportFrom)):
             continue
         else:
-            stack.extend(reversed(list(parts(top))))
+            stack.extend(reversed(parts(top)))
 
 
 def _loads_in_target(target: cst.CSTNode) -> list[cst.CSTNode]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Source = int | str
+_META = torch.device("meta")
 
 
 class Ref(NamedTuple):
@@ -45,8 +46,9 @@ Forms = dict[Any, tuple[Any, list[tuple[torch.dtype, tuple[int, ...], tuple[int,
 class OpLog(TorchDispatchMode):
     """Collects `calls`; beside each, `places` has what `place` was.
 
-    On the meta device an operation gives a form, and takes long for it. `forms` keeps them, by the
-    operation and the forms of its arguments; logs may share it.
+    With `forms`, everything runs on the meta device: what a model makes anew is made there, and a
+    real tensor goes by its content. An operation there gives a form, and takes long for it; `forms`
+    keeps them, by the operation and the forms of its arguments. Logs may share it.
     """
 
     def __init__(self, forms: Forms | None = None) -> None:
@@ -54,7 +56,8 @@ class OpLog(TorchDispatchMode):
         self.calls: list[Call] = []
         self.places: list[str] = []
         self.place = ""
-        self._forms: Forms = {} if forms is None else forms
+        self._forms = forms
+        self._met_real = False  # whether the arguments at hand hold a real tensor
         self._sources: dict[int, Source] = {}
         self._storages: list[torch.UntypedStorage] = []  # held, so that no key is used twice
         self._silent = False
@@ -93,20 +96,29 @@ class OpLog(TorchDispatchMode):
             # A creation's device is where the log runs, not what the model does.
             named = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
             written = self._written((*args, named)) if named else self._written(args)
-            operation, writes, draws, aliases = _facts(func)
-            out = func(*args, **kwargs) if aliases else self._made(func, args, kwargs, written)
+            operation, writes, draws, aliases, creates = _facts(func)
+            if self._forms is None:
+                out = func(*args, **kwargs)
+            else:
+                if creates or "device" in kwargs:
+                    kwargs = kwargs | {"device": _META}
+                if self._met_real:
+                    args, kwargs = self._meta(tuple(args)), self._meta(kwargs)
+                    self._met_real = False
+                out = func(*args, **kwargs) if aliases else self._made(func, args, kwargs, written)
             mutated = [kwargs.get(w) if isinstance(w, str) else _at(args, w) for w in writes]
             self._add(operation, written, out, mutated, kept=draws or bool(writes))
             return out
 
     def _made(self, func: Any, args: Any, kwargs: Any, written: Any) -> Any:
         """The results of an operation that neither writes its arguments nor returns views of them."""
-        key = (func, str(kwargs.get("device")), _sourceless(written))
+        assert self._forms is not None
+        key = (func, _sourceless(written))
         known = self._forms.get(key)
         if known is not None:
             kind, forms = known
             fresh = [
-                torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+                torch.empty_strided(shape, stride, dtype=dtype, device=_META)
                 for dtype, shape, stride in forms
             ]
             return fresh[0] if kind is Tensor else kind(fresh)
@@ -114,6 +126,22 @@ class OpLog(TorchDispatchMode):
         if key not in self._forms:
             self._forms[key] = _forms(out, args)
         return out
+
+    def _meta(self, value: Any) -> Any:
+        """Arguments with a twin on the meta device for each real tensor in them."""
+        if isinstance(value, Tensor):
+            if value.is_meta:
+                return value
+            twin = torch.empty_strided(
+                value.size(), value.stride(), dtype=value.dtype, device=_META
+            )
+            self.name(_constant(value), twin)
+            return twin
+        if isinstance(value, (tuple, list)):
+            return type(value)([self._meta(v) for v in value])
+        if isinstance(value, dict):
+            return {k: self._meta(v) for k, v in value.items()}
+        return value
 
     def _add(self, op: str, args: tuple[Any, ...], out: Any, mutated: Any, *, kept: bool) -> None:
         number = len(self.calls)
@@ -149,6 +177,7 @@ class OpLog(TorchDispatchMode):
         source = self._sources.get(tensor.untyped_storage()._cdata)
         if source is None:
             source = _constant(tensor)
+            self._met_real = self._met_real or not tensor.is_meta
         return Ref(
             source,
             tensor.dtype,
@@ -196,17 +225,22 @@ def _forms(out: Any, args: Any) -> Any:
 
 
 @functools.cache
-def _facts(func: Any) -> tuple[str, tuple[int | str, ...], bool, bool]:
-    """An operation's name, the arguments that it writes, whether it draws at random, and whether
-    its results may share memory with its arguments."""
+def _facts(func: Any) -> tuple[str, tuple[int | str, ...], bool, bool, bool]:
+    """An operation's name, the arguments that it writes, whether it draws at random, whether its
+    results may share memory with its arguments, and whether it makes a tensor from none."""
+    arguments = func._schema.arguments
+    creates = any(a.name == "device" for a in arguments) and not any(
+        "Tensor" in str(a.type) for a in arguments
+    )
+    draws = torch.Tag.nondeterministic_seeded in func.tags
     writes: list[int | str] = []
     aliases = False
-    for position, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(arguments):
         if argument.alias_info is not None:
             aliases = True
             if argument.alias_info.is_write:
                 writes.append(argument.name if argument.kwarg_only else position)
-    return str(func), tuple(writes), torch.Tag.nondeterministic_seeded in func.tags, aliases
+    return str(func), tuple(writes), draws, aliases, creates
 
 
 def _constant(tensor: Tensor) -> str:

@@ -68,7 +68,7 @@ def _run(
         log.name(name, tensor)
     run_once(root, once, log)
     phase = _watch(root, log) if watch else {}
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+    with torch.random.fork_rng(devices=[]):
         root.train()
         for step in range(STEPS):
             phase["name"] = f"in train step {step + 1}"

@@ -425,3 +425,26 @@ def test_configs_that_are_not_ours_are_handed_on() -> None:
     own = Own()
     model = build(ModuleSpec(Handed, {"config": own}, {"child": Child}))
     assert model.child.config is own
+
+
+class UniformAttention(nn.Module):
+    """A core of the user's: every place sees the mean of all values."""
+
+    def __init__(self, config: TransformerConfig, layer_number: int) -> None:
+        super().__init__()
+        self.layer_number = layer_number
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, positions: Any, mask: Any) -> Tensor:
+        return v.mean(1, keepdim=True).repeat_interleave(q.shape[2] // v.shape[2], 2).expand_as(q)
+
+
+def test_a_core_attention_of_the_user_s_takes_the_place_of_the_runtime_s() -> None:
+    spec = gpt_spec(config(num_query_groups=2, position_embedding_type="none"))
+    children = spec.submodules["decoder"].params["layer_spec"].submodules
+    children["self_attention"].submodules = {"core_attention": UniformAttention}
+    model = spec.build_module()
+    cores = [layer.self_attention.core_attention for layer in model.decoder.layers]
+    assert [core.layer_number for core in cores] == [1, 2]
+    ids = tokens()[:, :-1]
+    backwards = model(ids.flip(1)).flip(1)
+    assert torch.allclose(backwards, model(ids), atol=1e-6)  # blind to order

@@ -162,3 +162,15 @@ def test_tensorboard_has_the_scalars(tiny_page: Path, text: Path, tmp_path: Path
     }  # fmt: skip
     losses = {event.step: event.value for event in log.Scalars("loss")}
     assert losses == pytest.approx(result.losses)
+
+
+def test_a_users_own_dropout_resumes_too(mean_page: Path, text: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.py"
+    source = mean_page.read_text().replace("torch.tanh(self.up(y))", "F.dropout(self.up(y), 0.3)")
+    page.write_text("import torch.nn.functional as F\n" + source)
+    arguments = ["--steps", 6, "--global-batch", 8, "--save-every", 3]
+    whole = train(page, text, *arguments, "--out", tmp_path / "a")
+    torch.manual_seed(99)
+    first = tmp_path / "a" / "step-00000003"
+    resumed = train(page, text, *arguments, "--out", tmp_path / "b", "--resume", first)
+    assert resumed.losses == {step: whole.losses[step] for step in (4, 5, 6)}
