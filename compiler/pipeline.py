@@ -11,7 +11,7 @@ from specc.runtime import Mesh
 from specc.templates import ModuleSpec
 from specc.templates.diagnostic import Diagnostic
 from specc.templates.prepare import prepare
-from specc.templates.spec import construct
+from specc.templates.spec import PreparedSpec, construct
 
 from .collapse import collapse
 from .facts import Facts
@@ -46,7 +46,10 @@ def compile_spec(spec: ModuleSpec, *, origin: str = "", overrides: tuple[str, ..
     if validate:
         from .validate import validate_page
 
-        notes = (*notes, *validate_page(spec, compiled.body))
+        def recompile(other: PreparedSpec) -> str:
+            return translate(lambda: construct(other, Mesh.single()), prepared.reads).body
+
+        notes = (*notes, *validate_page(prepared.spec, compiled.body, recompile))
     return Compiled(compiled.body, notes, compiled.classes, compiled.parameters)
 
 

@@ -92,7 +92,9 @@ def _masked(
     if sinks is None:
         return y.transpose(1, 2)
     # One more column in the softmax multiplies all others by sum exp / (sum exp + exp(sink)).
-    kept = (scores.logsumexp(-1, keepdim=True) - sinks.float()[:, None, None]).sigmoid()
+    # In q's dtype first, as FSDP would hand it over: with and without it is one model.
+    sinks = sinks.to(q.dtype).float()[:, None, None]
+    kept = (scores.logsumexp(-1, keepdim=True) - sinks).sigmoid()
     return (y * kept).to(v.dtype).transpose(1, 2)
 
 

@@ -26,7 +26,9 @@ def shard(
     gathered in ``dtype``; masters, reductions and optimizer state are float32; inputs are not cast,
     since the layers state the precision. The rest (embedding, final norm, output layer) stays
     gathered from its forward to its backward, so that the output layer's weight may be used beside
-    its forward.
+    its forward. A parameter that is one number (no dimension) has nothing to cut: every rank keeps
+    it in float32, and ``sum_replicated_gradients`` sums its gradient. The gradients of a weight
+    that one backward reaches twice (a tied embedding) add up in ``dtype`` before they are reduced.
 
     ``reshard_after_forward``: gather a unit again for its backward (ZeRO-3) or keep it (ZeRO-2).
     Raises ValueError where the mesh was not launched over a process group.
@@ -40,14 +42,16 @@ def shard(
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,
     )
-    for unit in units(model):
+    scalars = {p for p in model.parameters() if p.dim() == 0}
+    groups = [(unit, reshard_after_forward) for unit in units(model)]
+    for group, reshard in [*groups, (model, False)]:
         fully_shard(
-            unit,
+            group,
             mesh=mesh.dp_mesh,
             mp_policy=policy,
-            reshard_after_forward=reshard_after_forward,
+            reshard_after_forward=reshard,
+            ignored_params=scalars,
         )
-    fully_shard(model, mesh=mesh.dp_mesh, mp_policy=policy, reshard_after_forward=False)
     for module in _sharded(model):
         # Both are needed: a factor other than 1 has no sum on gloo, and none is an average.
         module.set_gradient_divide_factor(1.0)

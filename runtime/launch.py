@@ -122,18 +122,13 @@ def choose_device(name: str | None) -> str:
 
     Raises Refusal where the device is unknown, or there are fewer than this machine's processes.
     """
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
     if name not in ("cpu", "cuda"):
         raise Refusal(f"--device {name} is not one of the 2 that are known: cpu, cuda.")
-    if name == "cuda":
-        here, there = (
-            int(os.environ.get("LOCAL_WORLD_SIZE", world_size())),
-            torch.cuda.device_count(),
+    here, there = int(os.environ.get("LOCAL_WORLD_SIZE", world_size())), torch.cuda.device_count()
+    if name == "cuda" and here > there:
+        raise Refusal(
+            f"--device cuda: {here} processes on this machine need a GPU each, and torch "
+            f"sees {there}."
         )
-        if here > there:
-            raise Refusal(
-                f"--device cuda: {here} processes on this machine need a GPU each, and torch sees "
-                f"{there}."
-            )
     return name

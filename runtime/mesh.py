@@ -46,6 +46,7 @@ class Mesh:
     makes up the axis over which dense parameters are sharded). ``sequence_parallel`` cuts
     activations between the layers along their positions, over ``tp``. ``dtype`` is what the
     embedding hands on; weights stay float32 and every layer casts its own to its input's dtype.
+    ``compiled``: the head and the loss run as one region of torch.compile, as the trainer's layers.
     """
 
     pp: Axis = Axis("pp")
@@ -57,13 +58,14 @@ class Mesh:
     dp: Axis = Axis("dp")  # dp_replicate x dp_shard x ep: ranks that see different sequences
     sequence_parallel: bool = False
     dtype: torch.dtype = torch.float32
+    compiled: bool = False
     device_mesh: DeviceMesh | None = None
     dp_mesh: DeviceMesh | None = None  # `dp`, the way FSDP wants it
 
     @staticmethod
-    def single(dtype: torch.dtype = torch.float32) -> Mesh:
+    def single(dtype: torch.dtype = torch.float32, *, compiled: bool = False) -> Mesh:
         """One process, no process group."""
-        return Mesh(dtype=dtype)
+        return Mesh(dtype=dtype, compiled=compiled)
 
     @staticmethod
     def launch(
@@ -76,6 +78,7 @@ class Mesh:
         sequence_parallel: bool = False,
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
+        compiled: bool = False,
     ) -> Mesh:
         """The mesh over the initialised process group: tp innermost, then dp (what is left).
 
@@ -110,6 +113,7 @@ class Mesh:
             # One tp rank holds every position, so there is nothing to cut.
             sequence_parallel=sequence_parallel and tp > 1,
             dtype=dtype,
+            compiled=compiled,
             device_mesh=device_mesh,
             dp_mesh=dp_mesh,
         )

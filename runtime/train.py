@@ -56,13 +56,14 @@ def _main(arguments: list[str]) -> int:
     alone = world == 1 and dtype == torch.float32  # plain PyTorch: no process group, no FSDP
     with nullcontext() if alone else launch.process_group(device):
         mesh = (
-            Mesh.single()
+            Mesh.single(compiled=options.compile)
             if alone
             else Mesh.launch(
                 tp=options.tp,
                 sequence_parallel=options.sequence_parallel,
                 device=device,
                 dtype=dtype,
+                compiled=options.compile,
             )
         )
         Run(options, mesh, device).train()

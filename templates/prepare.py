@@ -103,7 +103,7 @@ class _Place:
 class _Preparation(Findings):
     handed: list[Handed] = field(default_factory=list)
     numbers: list[tuple[PreparedSpec, Any]] = field(default_factory=list)
-    done: dict[tuple[int, ...], tuple[Any, PreparedSpec | None]] = field(default_factory=dict)
+    done: dict[tuple[int, ...], tuple[Any, PreparedSpec | None, int]] = field(default_factory=dict)
 
     # --- a node, of any kind
 
@@ -113,7 +113,13 @@ class _Preparation(Findings):
             return node
         key = (id(node), id(place.config), int(place.numbered), int(place.injected))
         if key in self.done:  # the same spec at several places is one kind of module
-            return self.done[key][1]
+            _, done, depth = self.done[key]
+            self.handed += [
+                dataclasses.replace(h, parents=(*place.parents, *h.parents[depth:]))
+                for h in self.handed
+                if done is not None and (h.node is done or done in h.parents)
+            ]
+            return done
         if id(node) in place.above:
             self.error(
                 "SP108",
@@ -129,7 +135,8 @@ class _Preparation(Findings):
             place, above=(*place.above, id(node)), span=spec.span or place.span
         )
         prepared = self._prepared(spec, place)
-        self.done[key] = (node, prepared)  # the node is held, so that its id stays its own
+        # The node is held, so that its id stays its own.
+        self.done[key] = (node, prepared, len(place.parents))
         return prepared
 
     def _prepared(self, spec: ModuleSpec, place: _Place) -> PreparedSpec | None:

@@ -37,3 +37,37 @@ def ranks(_pools: dict[int, Pool]) -> Callable[..., list[Any]]:
         return _pools[size].run(function, *args, timeout=timeout)
 
     return run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--more-configurations", action="store_true", help="run 500 random configurations, not 200"
+    )
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden texts that differ anew"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "more_configurations: runs with --more-configurations")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--more-configurations"):
+        skip = pytest.mark.skip(reason="runs with --more-configurations")
+        for item in items:
+            if item.get_closest_marker("more_configurations"):
+                item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which pairs of option values the tests of random configurations have run."""
+    reports = terminalreporter.stats.get("passed", ())
+    ran = [v for r in reports for name, v in r.user_properties if name == "configuration"]
+    if ran:
+        sys.path.insert(0, str(Path(__file__).parent / "compiler"))
+        from configurations import OPTIONS, at_work
+        from pairs import summary
+
+        terminalreporter.section("pairs of option values")
+        terminalreporter.write_line(summary(ran, OPTIONS, at_work))

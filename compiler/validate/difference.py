@@ -14,6 +14,7 @@ from .inputs import Inputs, make_inputs, refusal, tensors
 from .session import Numbers, run_session
 
 Difference = tuple[str, str, int]
+Outputs = dict[tuple[str, str, int], list[Tensor]]  # by phase, module and number of the call
 
 
 class Side:
@@ -27,10 +28,10 @@ class Side:
         model = self.build()
         return run_session(model, self._inputs(model))
 
-    def outputs(self) -> dict[tuple[str, str, int], list[Tensor]]:
-        """What every module returns in every call: by phase, path and number of the call."""
+    def outputs(self) -> Outputs:
+        """What every module returns in every call."""
         model = self.build()
-        found: dict[tuple[str, str, int], list[Tensor]] = {}
+        found: Outputs = {}
         phase = [""]
 
         def taker(path: str) -> Callable[..., None]:
@@ -70,7 +71,7 @@ def first_difference(ours: Numbers, theirs: Numbers) -> Difference | None:
 
 def refuse(difference: Difference, ours: Side, theirs: Side) -> NoReturn:
     """Raise a ValidationError that says what differs, where, and by how much."""
-    what, whose, number = difference
+    what, whose, _ = difference
     where = theirs.copy.described()
     if what == "output":
         found, expected = ours.outputs(), theirs.outputs()
@@ -89,7 +90,7 @@ def refuse(difference: Difference, ours: Side, theirs: Side) -> NoReturn:
             has = "page's" if mine is ours_now else "spec's"
             had = "spec's" if mine is ours_now else "page's"
             differ("SP504", f"the {has} model has not {name}, and the {had} has; compared {where}")
-    _refuse(name, ours_now[difference], theirs_now[difference], where, whose if number else "")
+    _refuse(name, ours_now[difference], theirs_now[difference], where, "")
 
 
 def _refuse(name: str, ours: Tensor, theirs: Tensor, where: str, path: str) -> NoReturn:

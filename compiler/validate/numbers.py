@@ -15,7 +15,6 @@ from specc.templates.spec import PreparedSpec, construct
 from .copies import Copy, copies
 from .difference import Side, first_difference, refuse
 from .failure import differ, reason
-from .inputs import make_inputs, refusal
 from .page_module import page_module
 from .same_text import same_text
 from .session import Numbers, is_finite, run_session
@@ -133,6 +132,3 @@ def _note_of_inputs(side: Side) -> list[Diagnostic]:
     if side.refusal is None:
         return []
     return [_note(f"only initial values were compared, since {side.refusal}")]
-
-
-__all__ = ["compare_numbers", "make_inputs", "refusal"]

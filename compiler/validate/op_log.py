@@ -54,8 +54,8 @@ class OpLog(TorchDispatchMode):
     def __init__(self, forms: Forms | None = None) -> None:
         super().__init__()
         self.calls: list[Call] = []
-        self.places: list[str] = []
-        self.place = ""
+        self.places: list[tuple[str, str]] = []
+        self.place = ("", "")  # the module and the phase
         self._forms = forms
         self._met_real = False  # whether the arguments at hand hold a real tensor
         self._sources: dict[int, Source] = {}
@@ -257,11 +257,8 @@ def history(log: OpLog, tensor: Tensor) -> list[Call]:
     return [] if not isinstance(source, int) else _closure(log.calls, {source})
 
 
-def live(log: OpLog) -> tuple[list[Call], list[str]]:
-    """The calls without those whose results nothing uses, and their places.
-
-    An assignment that nothing reads is no part of a page, even where it computes something.
-    """
+def live(log: OpLog) -> tuple[list[Call], list[tuple[str, str]]]:
+    """The calls without those whose results nothing uses, and their places."""
     kept = [i for i, call in enumerate(log.calls) if call.kept]
     numbers = _needed(log.calls, kept)
     return _renumbered(log.calls, numbers), [log.places[i] for i in numbers]

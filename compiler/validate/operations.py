@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -25,7 +26,7 @@ def compare_operations(spec: Any, page: Any, ours: Built, theirs: Built) -> list
     """Raises ValidationError at the first call that differs; a note where calls can't be compared.
 
     Layers of one kind run once (`layers.py`). `spec` and `page` are there to build both again:
-    running a model may change it, and places are looked for only where something differs.
+    running a model may change it, and the place is looked for only where something differs.
     """
     why = refusal(theirs.root)
     if why is not None:
@@ -42,16 +43,13 @@ def compare_operations(spec: Any, page: Any, ours: Built, theirs: Built) -> list
         our_log = _run(ours.root, inputs, once, forms)
     except Exception as error:
         differ("SP505", f"the page's model does not run, and the spec's does: {reason(error)}")
-    if our_log.calls == their_log.calls:
+    # An assignment that nothing reads is no part of a page, even where it computes something.
+    if our_log.calls == their_log.calls or live(our_log)[0] == live(their_log)[0]:
         return []
-    # Slower, and with places: what nothing reads is left out of both, every layer runs.
-    their_calls = live(_run(build_theirs(spec).root, inputs, {}, forms, watch=True))
-    again = live(_run(build_theirs(spec).root, inputs, {}, forms, watch=True))
-    if their_calls != again:
+    expected = live(_run(build_theirs(spec).root, inputs, once, forms, watch=True))
+    if expected[0] != live(their_log)[0]:
         return [_note("two runs of the spec's own model do not make the same calls")]
-    our_calls = live(_run(build_ours(page).root, inputs, {}, forms, watch=True))
-    _refuse(our_calls, their_calls)
-    return []
+    _refuse(live(_run(build_ours(page).root, inputs, once, forms, watch=True)), expected)
 
 
 def _note(why: str) -> Diagnostic:
@@ -67,11 +65,11 @@ def _run(
     for name, tensor in inputs.train.items():
         log.name(name, tensor)
     run_once(root, once, log)
-    phase = _watch(root, log) if watch else {}
+    say = _watch(root, log) if watch else lambda _: None
     with torch.random.fork_rng(devices=[]):
         root.train()
         for step in range(STEPS):
-            phase["name"] = f"in train step {step + 1}"
+            say(f"train step {step + 1}")
             set_dropout_step(root, seed=0, step=step, first_sequence=0)
             root.zero_grad(set_to_none=True)
             with log:
@@ -82,7 +80,7 @@ def _run(
                 log.note("gradients", grads)
         root.eval()
         for name, call in inputs.evals.items():
-            phase["name"] = f"in {name}"
+            say(name)
             with log, torch.no_grad():
                 log.note("output", _form(root(**call)))
     return log
@@ -92,47 +90,58 @@ def _form(output: Any) -> Any:
     return (type(output).__name__, tensors(output))
 
 
-def _watch(root: nn.Module, log: OpLog) -> dict[str, str]:
-    """Lets the log know which module is running; returns where to write the phase's name."""
-    phase: dict[str, str] = {}
+def _watch(root: nn.Module, log: OpLog) -> Callable[[str], None]:
+    """Lets the log know which module is running; returns what to tell the phase's name."""
     stack: list[str] = []
+    phase = [""]
 
-    def say() -> None:
-        log.place = (f"`{stack[-1]}` " if stack and stack[-1] else "") + phase["name"]
-
-    def enter(path: str) -> Any:
+    def enter(path: str) -> Callable[..., None]:
         def hook(*_: Any) -> None:
             stack.append(path)
-            say()
+            log.place = (path, phase[0])
 
         return hook
 
     def leave(*_: Any) -> None:
         stack.pop()
-        if stack:
-            say()
-        else:
-            log.place = "the backward pass " + phase["name"]
+        log.place = (stack[-1], phase[0]) if stack else ("", f"{phase[0]}, after forward")
 
     for path, module in root.named_modules():
         module.register_forward_pre_hook(enter(path))
         module.register_forward_hook(leave)
-    return phase
+
+    def say(name: str) -> None:
+        phase[0] = name
+        log.place = ("", name)
+
+    return say
 
 
-def _refuse(ours: tuple[list[Call], list[str]], theirs: tuple[list[Call], list[str]]) -> None:
-    for number, (our, their) in enumerate(zip_longest(ours[0], theirs[0])):
-        if our == their:
-            continue
-        places = theirs[1] if their is not None else ours[1]
-        place = places[number] or "the model"
-        mine, other = (shown(c) if c else "at its end" for c in (our, their))
-        if our and their and our.op == their.op == "gradients":
-            mine, other = _missing(our, their)
-        differ(
-            "SP503",
-            f"{place}: operation {number} is {mine} on the page and {other} in the spec's model",
-        )
+Calls = tuple[list[Call], list[tuple[str, str]]]
+
+
+def _refuse(ours: Calls, theirs: Calls) -> NoReturn:
+    """Raise a ValidationError for the first call that differs."""
+    pairs = enumerate(zip_longest(ours[0], theirs[0]))
+    number, our, their = next((i, one, other) for i, (one, other) in pairs if one != other)
+    mine, other = (shown(call) if call else "nothing more" for call in (our, their))
+    if our and their and our.op == their.op == "gradients":
+        mine, other = _missing(our, their)
+    our_place, place = (p[number] if number < len(p) else ("", "") for p in (ours[1], theirs[1]))
+    path = _common(our_place[0], place[0])
+    where = f"in `{path}`, " if path else ""
+    differ(
+        "SP503",
+        f"{where}{place[1] or our_place[1]}: operation {number} is {mine} on the page and {other} "
+        "in the spec's model",
+        path=path,
+    )
+
+
+def _common(one: str, other: str) -> str:
+    """The innermost module that both paths lead through."""
+    parts = zip(one.split("."), other.split("."), strict=False)
+    return ".".join(a for a, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], parts))
 
 
 def _missing(ours: Call, theirs: Call) -> tuple[str, str]:

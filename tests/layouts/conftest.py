@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from layout_pages import PAGES
-from layout_step import Case, load_page, moved, step
+from layout_step import Alone, Case, load_page, moved, step
 
 from specc.runtime import Mesh, full_tensors
 
 
-@dataclass(frozen=True)
-class Alone:
-    """A page, and a file that holds the values it was given and the step it made, in one process."""
-
-    text: str
-    file: str
-
-
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Alone]:
-    """``alone("llama")``, or ``alone("llama", torch.bfloat16)``: made when first asked for."""
+    """``alone("llama")``, in another dtype or with other accumulation: made when first asked for."""
     folder: Path = tmp_path_factory.mktemp("alone")
 
     @cache
@@ -33,12 +24,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Alone]:
         return PAGES[name](folder)
 
     @cache
-    def run(name: str, dtype: torch.dtype = torch.float32) -> Alone:
+    def run(name: str, dtype: torch.dtype = torch.float32, accumulation: int = 1) -> Alone:
         mesh = Mesh.single(dtype)
         page = load_page(text(name))
         values = moved(full_tensors(page.build_model(mesh), mesh))
-        file = folder / f"{name} {dtype}.pt"
-        results = step(text(name), mesh, Case(), values)
+        results = step(text(name), mesh, Case(accumulation=accumulation), values)
+        file = folder / f"{name} {dtype} {accumulation}.pt"
         torch.save({"values": values, "results": results}, file)
         return Alone(text(name), str(file))
 

@@ -22,6 +22,7 @@ from specc.runtime import (
     load_full_tensors,
     local_loss,
     materialize,
+    parameter_table,
     set_dropout_step,
     shard,
     sum_replicated_gradients,
@@ -49,7 +50,16 @@ class Case:
         return " ".join([f"tp {self.tp}", *words, f"accumulation {self.accumulation}"])
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A page, and a file with the values it was given and the step it made, in one process."""
+
+    text: str
+    file: str
+
+
 Results = dict[str, Tensor]
+Differences = dict[str, float]
 
 
 def load_page(text: str) -> Any:
@@ -100,6 +110,8 @@ def step(text: str, mesh: Mesh, case: Case, values: Results | None = None) -> Re
     seen = _named("initial", full_tensors(model, mesh))
     if values is not None:
         load_full_tensors(model, mesh, values)
+    if mesh.dtype != torch.float32 and not case.fsdp:
+        _meet_rounded(model, mesh.dtype)
     ids, labels = batch()
     tokens = (labels != -100).sum()
     model.train()
@@ -120,6 +132,17 @@ def step(text: str, mesh: Mesh, case: Case, values: Results | None = None) -> Re
     seen |= _named("gradient", full_tensors(model, mesh, grads=True))
     seen["norm"] = clip_gradients(model, mesh, MAX_NORM)
     return seen | _named("clipped", full_tensors(model, mesh, grads=True))
+
+
+def _meet_rounded(model: nn.Module, dtype: torch.dtype) -> None:
+    """The gradients that one backward brings to a tied weight add up in ``dtype``.
+
+    As they do under FSDP, where the weight itself is of that dtype.
+    """
+    for record in parameter_table(model).values():
+        if record.tied_to is not None:
+            weight = model.get_parameter(record.tied_to)
+            weight.register_hook(lambda gradient: gradient.to(dtype).to(gradient.dtype))
 
 
 def rows_of(mesh: Mesh, case: Case) -> list[int]:
@@ -147,7 +170,7 @@ def moved(values: Results) -> Results:
     }
 
 
-def differences(got: Results, expected: Results, rows: list[int]) -> dict[str, float]:
+def differences(got: Results, expected: Results, rows: list[int]) -> Differences:
     """max |a - b| / max |b| of each tensor; infinite where they cannot be compared.
 
     Initial values differ by infinity or not at all. A tensor of zeros compares with nothing.
@@ -168,7 +191,7 @@ def differences(got: Results, expected: Results, rows: list[int]) -> dict[str, f
     return found
 
 
-def run(text: str, case: Case, expected_at: str, dtype: torch.dtype) -> dict[str, float]:
+def run(text: str, case: Case, expected_at: str, dtype: torch.dtype) -> Differences:
     """Runs a page in one of many processes; its differences from the step stored in a file."""
     expected = torch.load(expected_at)
     values, results = expected["values"], expected["results"]
@@ -178,6 +201,18 @@ def run(text: str, case: Case, expected_at: str, dtype: torch.dtype) -> dict[str
 
 def run_all(
     text: str, cases: list[Case], expected_at: str, dtype: torch.dtype = torch.float32
-) -> dict[str, dict[str, float]]:
+) -> dict[str, Differences]:
     """Several cases after one another: one call to the processes, one word of each case."""
     return {str(case): run(text, case, expected_at, dtype) for case in cases}
+
+
+def assert_within(results: list[dict[str, Differences]], limit: float) -> None:
+    """Of each rank's results, as ``run_all`` returns them, no difference is above the limit."""
+    wrong = [
+        f"rank {rank}, {case}: {name} differs by {difference:.1e}"
+        for rank, result in enumerate(results)
+        for case, found in result.items()
+        for name, difference in found.items()
+        if difference > limit
+    ]
+    assert not wrong, f"{len(wrong)} tensors:\n" + "\n".join(wrong[:40])

@@ -391,6 +391,24 @@ def test_rotary_positions_stop_at_the_nearest_parent_that_attends() -> None:
     assert model.config.position_embedding_type is None
 
 
+def test_an_embedding_spec_used_twice_turns_both_models() -> None:
+    class Two(MegatronModule):
+        def __init__(self, config: TransformerConfig, left: nn.Module, right: nn.Module) -> None:
+            super().__init__(config)
+            self.left, self.right = left, right
+
+    embedding = ModuleSpec(
+        LanguageModelEmbedding, {"rotary_pos_emb": RotaryPositionalEmbedding(rotary_base=9.0)}
+    )
+    left, right = gpt_spec(config()), gpt_spec(config())
+    for spec in (left, right):
+        del spec.params["config"]
+        spec.submodules["embedding"] = embedding
+    model = build(ModuleSpec(Two, {"config": config()}, {"left": left, "right": right}))
+    assert model.left.decoder.config.position_embedding_type == "rope"
+    assert model.right.decoder.config.position_embedding_type == "rope"
+
+
 def test_scaling_numbers_come_with_the_rotary_object() -> None:
     scaled = config(rope_scaling="linear", rope_scaling_factor=1)  # the default, and set
     spec = gpt_spec(config())

@@ -65,6 +65,12 @@ def test_a_gpu_that_is_not_there(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     said = refused(tiny_page, "--data", text, "--device", "cuda")
     assert "1 processes" in said and "sees 0" in said
+    # Nor is one taken that nobody asked for.
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = refused(tiny_page, "--data", text, "--tp", 2)
+    assert "2 processes" in said and "sees 1" in said
 
 
 def test_text(tiny_page: Path, tmp_path: Path, refused: Say) -> None:
