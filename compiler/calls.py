@@ -16,13 +16,22 @@ from .kinds import Kind
 from .residual import Residual
 
 
-def constructor_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, Kind]]:
+def constructor_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, list[Kind]]]:
+    """Calls that build children whose classes are on the page, with the kinds that each builds."""
     for node in residual.text():
         for item in tree.walk(node):
-            if isinstance(item, cst.Call) and isinstance(item.func, cst.Name):
-                kind = facts.kinds.by_handle(item.func.value)
-                if kind is not None:
-                    yield item, kind
+            if isinstance(item, cst.Call) and (kinds := kinds_called(item, facts)):
+                yield item, kinds
+
+
+def kinds_called(call: cst.Call, facts: Facts) -> list[Kind]:
+    """The kinds that a constructor call of the page builds: none, one, or those of a pattern."""
+    if not isinstance(call.func, cst.Name):
+        return []
+    kind = facts.kinds.by_handle(call.func.value)
+    if kind is not None:
+        return [kind]
+    return [k for k in facts.patterns.get(call.func.value, ()) if not isinstance(k, type)]
 
 
 def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, set[Kind]]]:

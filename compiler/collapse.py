@@ -22,8 +22,9 @@ from .residual import Residual
 
 def collapse(residuals: dict[Kind, Residual], facts: Facts) -> None:
     """Replace such kinds where they are built, and drop them; in place."""
+    in_patterns = {kind for kinds in facts.patterns.values() for kind in kinds}
     for kind in list(residuals):
-        if kind is facts.kinds.root:
+        if kind is facts.kinds.root or kind in in_patterns:
             continue
         base_call = _only_base_call(residuals[kind])
         if base_call is None:

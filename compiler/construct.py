@@ -20,6 +20,7 @@ from .errors import refuse, span_of_class
 from .facts import Facts
 from .flatten import Flat
 from .kinds import Kind
+from .pattern import over_kinds, repeated
 from .record import Built
 from .value import Scope, Unknown, evaluate, is_config, is_spec, literal
 
@@ -40,7 +41,7 @@ class Constructor:
         self.handed: dict[str, cst.BaseExpression] = {}  # children handed in, by parameter
         init = flat.init_of(flat.cls)
         own = set() if init is None else {p.name.value for p in tree.every_parameter(init.node)}
-        used = own if init is None else own | tree.stored_names(init.node.body)
+        self.used = used = own if init is None else own | tree.stored_names(init.node.body)
         self.config_name = "config" if "config" not in used else "model_config"
         declared = any(isinstance(b.arguments.get("mesh"), Mesh) for b in kind.built)
         self.mesh_name = "mesh" if declared or "mesh" not in used else "parallel_mesh"
@@ -196,42 +197,92 @@ class Constructor:
     # ---------------------------------------------------------------- a list of children that differ
 
     def pattern(self, node: Any, folder: Folder) -> cst.BaseExpression | None:
-        """`[kind(config) for kind in [A] * 3 + [B] * 5]` for a comprehension whose children differ."""
+        """`[kind(config) for kind in [A] * 3 + [B] * 5]` for a comprehension over specs, or one
+        whose children differ; None for any other."""
         if not isinstance(node, cst.ListComp) or not isinstance(node.elt, cst.Call):
             return None
-        builts = self.facts.built_at(node.elt, self.kind)
+        if node.for_in.ifs or node.for_in.inner_for_in:
+            return None
+        builts = self._alike(self.facts.built_at(node.elt, self.kind))
+        if not builts:
+            return None
         kinds = [self._kind_of(b) for b in builts]
-        if len(set(kinds)) < 2 or len(self.kind.instances) > 1 or node.for_in.ifs or node.for_in.inner_for_in:
+        handle = f"_Pattern{len(self.facts.patterns)}_"
+        specs = _spec_variable(node.elt)
+        if over_kinds(node.for_in, specs, handle, cst.List([])) is None and len(set(kinds)) < 2:
             return None
         before = folder.scope
         folder.scope = before.copy()
         folder.scope.forget(tree.stored_names(node))
-        calls: list[cst.Call] = []
+        calls: dict[Kind | type, cst.Call] = {}
         for kind in dict.fromkeys(kinds):
             group = [b for b, k in zip(builts, kinds, strict=True) if k is kind]
             if any(isinstance(b.module, IdentityOp) for b in group):
-                refuse("SP309", f"a list of `{self.kind.cls.__name__}` holds identity operations", span_of_class(self.kind.cls))
+                refuse(
+                    "SP309",
+                    f"a list of `{self.kind.cls.__name__}` holds identity operations",
+                    span_of_class(self.kind.cls),
+                    help="leave them out of the list",
+                )
             call = self._call(group, node.elt, folder)
-            calls.append(call if call is not None else node.elt)
-        iterated = folder.expression(node.for_in.iter)
+            calls[kind] = call if call is not None else node.elt
+        table = repeated([calls[k].func for k in kinds])
+        loop = over_kinds(node.for_in, specs, handle, table)
+        if loop is None:  # the specs come from elsewhere: zipped with what the call still reads
+            zipped = cst.Call(cst.Name("zip"), [cst.Arg(table), cst.Arg(folder.expression(node.for_in.iter))])
+            pair = [cst.Element(cst.Name(handle)), cst.Element(node.for_in.target)]
+            loop = node.for_in.with_changes(target=cst.Tuple(pair, lpar=[], rpar=[]), iter=zipped)
+        elif isinstance(loop.iter, cst.Call):  # enumerate: its start may be folded too
+            args = [loop.iter.args[0], *(folder.expression(a) for a in loop.iter.args[1:])]
+            loop = loop.with_changes(iter=loop.iter.with_changes(args=args))
         folder.scope = before
-        shapes = {tree.code(c.with_changes(func=cst.Name("kind"))) for c in calls}
-        if len(shapes) > 1:
-            refuse(
-                "SP312",
-                f"the layers built at one place in `{self.kind.cls.__name__}` are given different arguments by their specs",
-                span_of_class(self.kind.cls),
-                help="give every layer of the list the same arguments, or classes of their own",
-            )
-        names: dict[Kind | type, cst.BaseExpression] = {k: c.func for k, c in zip(dict.fromkeys(kinds), calls, strict=True)}
-        table = repeated([names[k] for k in kinds])
-        # Zipped with what the comprehension ran over, where the call still reads its variable.
-        target = cst.Tuple([cst.Element(cst.Name("kind")), cst.Element(node.for_in.target)], lpar=[], rpar=[])
-        zipped = cst.Call(cst.Name("zip"), [cst.Arg(table), cst.Arg(iterated)])
-        call = calls[0].with_changes(func=cst.Name("kind"))
+        self.facts.patterns[handle] = list(calls)
+        self.facts.pattern_names[handle] = "kind" if "kind" not in self.used else "child_kind"
+        call = cst.Call(cst.Name(handle), self._arguments_of_all(calls))
         self.facts.keep(call)
-        loop = node.for_in.with_changes(target=target, iter=zipped)
         return node.with_changes(elt=call, for_in=loop)
+
+    def _alike(self, builts: list[Built]) -> list[Built]:
+        """What one instance built, where every instance built the same kinds in the same order."""
+        by_owner: dict[int, list[Built]] = {}
+        for built in builts:
+            by_owner.setdefault(id(built.owner), []).append(built)
+        rows = list(by_owner.values())
+        same = all([self._kind_of(b) for b in r] == [self._kind_of(b) for b in rows[0]] for r in rows)
+        return rows[0] if rows and same else []
+
+    def _arguments_of_all(self, calls: dict[Kind | type, cst.Call]) -> list[cst.Arg]:
+        """The arguments of the one call that stands for these, each by its name."""
+        takers: dict[Kind | type, set[str]] = {}
+        found: dict[str, cst.Arg] = {}
+        for kind, call in calls.items():
+            cls = kind if isinstance(kind, type) else kind.cls
+            gained = [] if isinstance(kind, type) else self.parameters.get(kind, [])
+            takers[kind] = {*inspect.signature(cls).parameters, *gained}
+            for arg in call.args:
+                assert arg.keyword is not None
+                name = arg.keyword.value.removeprefix(POSITIONAL)
+                if name not in takers[kind]:
+                    continue  # offered by the parent, and this class does without it
+                if name in found and tree.code(found[name].value) != tree.code(arg.value):
+                    refuse(
+                        "SP312",
+                        f"the layers built at one place in `{self.kind.cls.__name__}` are given different arguments "
+                        f"by their specs: `{name}` is `{tree.code(found[name].value)}` and `{tree.code(arg.value)}`",
+                        span_of_class(self.kind.cls),
+                        help="give every layer of the list the same arguments, or classes of their own",
+                    )
+                found.setdefault(name, arg)
+        for kind in calls:
+            if isinstance(kind, type) and (missing := sorted(found.keys() - takers[kind])):
+                refuse(
+                    "SP312",
+                    f"the layers built at one place in `{self.kind.cls.__name__}` take different arguments: "
+                    f"`{kind.__name__}` has no parameter `{missing[0]}`",
+                    span_of_class(self.kind.cls),
+                    help="wrap it in a class of your own that takes what the others take",
+                )
+        return list(found.values())
 
     # ---------------------------------------------------------------- config and mesh
 
@@ -293,6 +344,14 @@ def _is_machinery(node: cst.Call, scope: Scope) -> str | None:
     return None
 
 
+def _spec_variable(call: cst.Call) -> str | None:
+    """`spec` in `build_module(spec, ...)` and in `spec.build_module(...)`."""
+    node: Any = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if node is None and call.args and call.args[0].keyword is None:
+        node = call.args[0].value
+    return node.value if isinstance(node, cst.Name) else None
+
+
 def _holds_spec(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(is_spec(v) or _holds_spec(v) for v in value)
@@ -328,32 +387,3 @@ def written(value: Any, name: str, cls: type, facts: Facts) -> cst.BaseExpressio
         span_of_class(cls),
         help="use a number, a string, a tuple of those, a frozen config, or a function or class with a name of its own",
     )
-
-
-def repeated(items: list[cst.BaseExpression]) -> cst.BaseExpression:
-    """`[A] * 3 + [B, C] * 4`: a list shown as the pattern that it is."""
-    texts = [tree.code(i) for i in items]
-    for period in range(1, len(items) // 2 + 1):
-        if len(items) % period == 0 and texts == texts[:period] * (len(items) // period):
-            return _times(items[:period], len(items) // period)
-    runs: list[tuple[list[cst.BaseExpression], int]] = []
-    start = 0
-    while start < len(items):
-        end = start
-        while end < len(items) and texts[end] == texts[start]:
-            end += 1
-        if runs and end - start == 1 and runs[-1][1] == 1:
-            runs[-1] = ([*runs[-1][0], items[start]], 1)
-        else:
-            runs.append(([items[start]], end - start))
-        start = end
-    parts = [_times(run, count) for run, count in runs]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = cst.BinaryOperation(whole, cst.Add(), part)
-    return whole
-
-
-def _times(items: list[cst.BaseExpression], count: int) -> cst.BaseExpression:
-    row = cst.List([cst.Element(i) for i in items])
-    return row if count == 1 else cst.BinaryOperation(row, cst.Multiply(), cst.Integer(str(count)))

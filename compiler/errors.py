@@ -38,4 +38,4 @@ def span_of_class(cls: type) -> Span | None:
         return None
     line = first + next((i for i, text in enumerate(lines) if text.lstrip().startswith("class ")), 0)
     text = lines[line - first].rstrip("\n")
-    return Span(file, line, len(text) - len(text.lstrip()), len(text))
+    return Span(file, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)

@@ -73,6 +73,9 @@ class Facts:
         self.removed_after: dict[int, cst.CSTNode] = {}  # and after
         self.config_reads: dict[int, tuple[int, str, cst.CSTNode]] = {}  # attribute nodes that read a config
         self.imports: dict[str, Any] = {}  # names that folding brought in, with what they are
+        # Handle of a pattern's loop variable: the classes that it stands for, and its name.
+        self.patterns: dict[str, list[Kind | type]] = {}
+        self.pattern_names: dict[str, str] = {}
         self._flats: dict[type, Flat] = {}
         self._stores: dict[type, set[str]] = {}
         self._sites: dict[int, list[Built]] = {}

@@ -12,12 +12,14 @@ from typing import Any
 
 import libcst as cst
 
+from specc.templates import IdentityOp
 from specc.templates.diagnostic import Diagnostic
 
 from . import tree
 from .construct import config_handle
 from .facts import Facts
 from .kinds import Kind
+from .pattern import renewed
 from .residual import Residual
 
 
@@ -29,6 +31,7 @@ def merge(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
         residual = residuals[kind]
         if merged:
             _rename(residual, merged)
+            _renew_patterns(residual, facts)
         text = _text(residual)
         if (kind.cls, text) in by_text and kind is not facts.kinds.root:
             merged[kind.handle] = by_text[(kind.cls, text)].handle
@@ -53,6 +56,11 @@ def _rename(residual: Residual, names: dict[str, str]) -> None:
         residual.init = tree.replace(residual.init, swap)
     for name, method in residual.methods.items():
         residual.methods[name] = tree.replace(method, swap)
+
+
+def _renew_patterns(residual: Residual, facts: Facts) -> None:
+    if residual.init is not None and facts.patterns:
+        residual.init = tree.replace(residual.init, lambda node: renewed(node, facts))
 
 
 def rename(residuals: dict[Kind, Residual], names: dict[str, str]) -> None:
@@ -98,7 +106,9 @@ def _words(kind: Kind, first: Kind, residuals: dict[Kind, Residual], names: dict
     mine, theirs = kind.instances[0], first.instances[0]
     for child_name, child in mine.named_children():
         other = theirs._modules.get(child_name)
-        if other is not None and type(child) is not type(other):
+        if isinstance(child, IdentityOp) is not isinstance(other, IdentityOp):
+            words.append(f"No{camel(child_name)}" if isinstance(child, IdentityOp) else camel(child_name))
+        elif other is not None and type(child) is not type(other):
             words.append(_prefix(type(child).__name__, type(other).__name__))
         own = facts.kinds.of(child)
         if own in names and names[own] != own.cls.__name__ and names[own].endswith(own.cls.__name__):

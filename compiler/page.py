@@ -27,6 +27,7 @@ from .names import Needs, collect, line_for
 from .page_config import PageConfig
 from .residual import Residual
 from .title import title_and_facts
+from .unify import shaped_for_all
 from .value import is_config
 
 # The look of the page, whatever the project's own settings; the source's trailing commas do not decide it.
@@ -40,7 +41,7 @@ def finish(residuals: dict[Kind, Residual], names: dict[Kind, str], configs: dic
     for residual in residuals.values():
         _edit(residual, lambda c, r=residual: _final_call(c, r, residuals, facts))  # type: ignore[misc]
         _drop_forward_defaults(residual, residuals, facts)
-    replaced = {kind.handle: name for kind, name in names.items()} | configs
+    replaced = {kind.handle: name for kind, name in names.items()} | configs | facts.pattern_names
     page_config = PageConfig(facts)
     page_config.scan(node for r in residuals.values() for node in r.text())
     for residual in residuals.values():
@@ -110,11 +111,11 @@ def _edit(residual: Residual, change: Callable[[cst.Call], cst.Call]) -> None:
 
 
 def _final_call(call: cst.Call, residual: Residual, residuals: dict[Kind, Residual], facts: Facts) -> cst.Call:
+    if isinstance(call.func, cst.Name) and call.func.value in facts.patterns:
+        return shaped_for_all(call, residuals, facts)
     kind = facts.kinds.by_handle(call.func.value) if isinstance(call.func, cst.Name) else None
-    if kind is not None or (isinstance(call.func, cst.Name) and call.func.value == "kind" and _marked(call)):
-        target = residuals[kind] if kind is not None else None
-        order = [p.name.value for p in target.parameters()] if target is not None else _order(call)
-        return shaped(call, order)
+    if kind is not None:
+        return shaped(call, [p.name.value for p in residuals[kind].parameters()])
     callee = _callee(call.func, residual, facts)
     if callee is None:
         return call
@@ -127,12 +128,6 @@ def _marked(call: cst.Call) -> bool:
     return any(a.keyword is not None and a.keyword.value.startswith(POSITIONAL) for a in call.args) or all(
         a.keyword is not None and a.keyword.value in ("config", "mesh") for a in call.args
     )
-
-
-def _order(call: cst.Call) -> list[str]:
-    """For a call of one of several classes: config and mesh first, the rest as it stands."""
-    names = [a.keyword.value.removeprefix(POSITIONAL) for a in call.args if a.keyword is not None]
-    return sorted(names, key=lambda n: {"config": 0, "mesh": 1}.get(n, 2))
 
 
 def _callee(func: cst.BaseExpression, residual: Residual, facts: Facts) -> Any:

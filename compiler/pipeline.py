@@ -22,6 +22,7 @@ from .page_config import refuse_unread
 from .prune import prune
 from .record import Recording, record
 from .residual import fold_all, tighten
+from .unify import unify
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset(
     collapse(residuals, facts)
     prune(residuals, facts)
     tighten(residuals, facts)
+    unify(residuals, facts)
     names = merge(residuals, facts)
     configs = config_names(facts)
     page_config = finish(residuals, names, configs, facts)

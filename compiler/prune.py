@@ -14,12 +14,13 @@ import torch
 from torch import nn
 
 from . import tree
-from .calls import argument_names, constructor_calls, forward_calls, without
+from .calls import argument_names, constructor_calls, forward_calls, kinds_called, without
 from .construct import POSITIONAL
 from .facts import Facts
 from .flatten import Flat
 from .inline import inline_adjacent
 from .kinds import Kind
+from .pattern import without_number
 from .residual import Residual
 
 
@@ -82,7 +83,7 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
                 return node
             return node.with_changes(body=kept or [cst.SimpleStatementLine([cst.Pass()])])
         if isinstance(node, (cst.For, cst.ListComp, cst.GeneratorExp)):
-            node = _unused_loop_name(node, residual)
+            node = _unused_loop_name(node, residual, facts)
         if isinstance(node, cst.BaseExpression) and not isinstance(node, (cst.ListComp, cst.Call, cst.GeneratorExp)):
             return node
         return tree.rebuild(node, change)
@@ -109,7 +110,7 @@ def _filtered(statements: Iterable[Any], keep: Any, facts: Facts) -> list[Any]:
     return out
 
 
-def _unused_loop_name(node: Any, residual: Residual) -> Any:
+def _unused_loop_name(node: Any, residual: Residual, facts: Facts) -> Any:
     """`for _ in ...` where folding took away every reader of the loop's variable."""
     clause = node if isinstance(node, cst.For) else node.for_in
     inside = node.body if isinstance(node, cst.For) else node.elt
@@ -124,20 +125,8 @@ def _unused_loop_name(node: Any, residual: Residual) -> Any:
             return node
         clause = clause.with_changes(target=cst.Name("_"))
         return clause if isinstance(node, cst.For) else node.with_changes(for_in=clause)
-    # `for kind, i in zip([A, B], range(2))` where nothing reads i: the pattern alone.
-    over = clause.iter
-    if (
-        isinstance(target, cst.Tuple)
-        and isinstance(over, cst.Call)
-        and tree.dotted(over.func) == "zip"
-        and len(over.args) == 2
-        and isinstance(target.elements[0].value, cst.Name)
-        and target.elements[0].value.value == "kind"
-    ):
-        rest = {n.value for n in tree.walk(target.elements[1].value) if isinstance(n, cst.Name)}
-        if not rest & loads:
-            clause = clause.with_changes(target=cst.Name("kind"), iter=over.args[0].value)
-            return node.with_changes(for_in=clause)
+    if isinstance(clause, cst.CompFor) and (alone := without_number(clause, loads, facts)) is not None:
+        return node.with_changes(for_in=alone)
     return node
 
 
@@ -223,30 +212,46 @@ def _prune_constructors(residuals: dict[Kind, Residual], facts: Facts) -> bool:
         }
         if unread:
             drop[kind] = unread
-    for residual in residuals.values():
-        for call, kind in constructor_calls(residual, facts):
-            for arg in call.args:
-                name = arg.keyword.value.removeprefix(POSITIONAL) if arg.keyword else ""
-                if name in drop.get(kind, set()) and not tree.is_pure(arg.value):
-                    drop[kind].discard(name)
+    _keep_what_calls_need(residuals, drop, facts)
+    if not any(drop.values()):
+        return False
     for kind, names in drop.items():
         residuals[kind].init = _without_params(residuals[kind].init, names)
 
     def shrink(call: cst.Call) -> cst.Call:
-        kind = facts.kinds.by_handle(call.func.value) if isinstance(call.func, cst.Name) else None
-        names = drop.get(kind, set()) if kind is not None else set()
-        places = {
-            i
-            for i, a in enumerate(call.args)
-            if a.keyword is not None and a.keyword.value.removeprefix(POSITIONAL) in names
-        }
+        names = {n for kind in kinds_called(call, facts) for n in drop.get(kind, ())}
+        places = {i for i, a in enumerate(call.args) if _plain_name(a) in names}
         return without(call, places) if places else call
 
-    if not any(drop.values()):
-        return False
     for residual in residuals.values():
         rewrite_calls(residual, shrink)
     return True
+
+
+def _keep_what_calls_need(
+    residuals: dict[Kind, Residual], drop: dict[Kind, set[str]], facts: Facts
+) -> None:
+    """Take back a parameter whose argument does something, or that another class of its call needs."""
+    takes = {kind: {p.name.value for p in r.parameters()} for kind, r in residuals.items()}
+    calls = [pair for r in residuals.values() for pair in constructor_calls(r, facts)]
+    settled = False
+    while not settled:
+        settled = True
+        for call, kinds in calls:
+            imported = len(facts.patterns.get(call.func.value, kinds)) > len(kinds)  # type: ignore[attr-defined]
+            for arg in call.args:
+                name = _plain_name(arg)
+                needed = imported or not tree.is_pure(arg.value)
+                needed |= any(name in takes[k] - drop.get(k, set()) for k in kinds)
+                for kind in kinds if needed else ():
+                    if name in drop.get(kind, ()):
+                        drop[kind].discard(name)
+                        settled = False
+
+
+def _plain_name(arg: cst.Arg) -> str:
+    """The parameter that an argument of a constructor call is for; not shaped yet, it has a name."""
+    return "" if arg.keyword is None else arg.keyword.value.removeprefix(POSITIONAL)
 
 
 def _prune_forwards(residuals: dict[Kind, Residual], facts: Facts) -> bool:

@@ -225,6 +225,18 @@ def _with_gained(params: list[cst.Param], gained: list[str]) -> list[cst.Param]:
     return params
 
 
+def insert_parameter(function: Any, param: cst.Param) -> Any:
+    """A constructor that takes `param` too: the config and the mesh in front, others before defaults."""
+    params = list(function.params.params)
+    name = param.name.value
+    if name in ("config", "mesh", "model_config", "parallel_mesh"):
+        params = _with_gained(params, [name])
+    else:
+        at = next((i for i, p in enumerate(params) if p.default is not None), len(params))
+        params.insert(at, _required_param(param))
+    return function.with_changes(params=function.params.with_changes(params=_tidy(params)))
+
+
 def _tidy(params: list[cst.Param]) -> list[cst.Param]:
     """Without the source's commas and line breaks; a comment on a parameter's line goes with the break."""
     return [p.with_changes(comma=cst.MaybeSentinel.DEFAULT) for p in params]

@@ -13,6 +13,8 @@ from types import FunctionType, ModuleType
 
 import libcst as cst
 
+from specc.templates.diagnostic import Span
+
 from . import tree
 from .record import Place
 
@@ -68,13 +70,42 @@ class SourceFile:
         return {(a, b, -c, -d): n for (a, b, c, d), n in zip(places, nodes, strict=True)}
 
     @functools.cached_property
-    def lines(self) -> dict[int, int]:
-        """First line of each call, class and function, by id of the node: for diagnostics."""
-        found = {id(node): place[0] for place, node in self.calls.items()}
-        for parsed in ast.walk(ast.parse(self.text)):
-            if isinstance(parsed, ast.ClassDef) and parsed.name in self.classes:
-                found[id(self.classes[parsed.name])] = parsed.lineno
+    def _lines(self) -> dict[int, int]:
+        """The line of every node, by its id: that of the nearest statement or call around it."""
+        places = [n.lineno for n in _statements(ast.parse(self.text))]
+        statements = [n for n in tree.walk(self.module) if isinstance(n, _STATEMENTS)]
+        if len(places) != len(statements):
+            return {}
+        starts = {id(n): line for n, line in zip(statements, places, strict=True)}
+        for node in tree.walk(self.module):
+            if isinstance(node, cst.SimpleStatementLine):
+                starts[id(node)] = starts[id(node.body[0])]
+        starts |= {id(node): place[0] for place, node in self.calls.items()}
+        found: dict[int, int] = {}
+        stack: list[tuple[cst.CSTNode, int]] = [(self.module, 1)]
+        while stack:
+            node, line = stack.pop()
+            line = found[id(node)] = starts.get(id(node), line)
+            stack.extend((part, line) for part in tree.parts(node))
         return found
+
+    def span(self, node: cst.CSTNode) -> Span | None:
+        """The line that a node stands in, for a diagnostic: that of its first part where it was rebuilt."""
+        for item in tree.walk(node):
+            line = self._lines.get(id(item))
+            if line is not None:
+                text = self.text.splitlines()[line - 1].rstrip()
+                return Span(self.path, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
+        return None
+
+
+_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
+
+
+def _statements(node: ast.AST) -> list[ast.stmt]:
+    """Every statement, an outer one before those inside it, in the order of the source."""
+    found = [node] if isinstance(node, ast.stmt) else []
+    return found + [s for child in ast.iter_child_nodes(node) for s in _statements(child)]
 
 
 def _outside_strings(node: cst.CSTNode) -> list[cst.CSTNode]:
@@ -142,6 +173,15 @@ class Sources:
     def class_def(self, cls: type) -> cst.ClassDef | None:
         file = self.of(cls)
         return None if file is None or "." in cls.__qualname__ else file.classes.get(cls.__name__)
+
+    def span(self, node: cst.CSTNode, *owners: type) -> Span | None:
+        """The line of a node in the file of one of these classes."""
+        for owner in owners:
+            file = self.of(owner)
+            found = None if file is None else file.span(node)
+            if found is not None:
+                return found
+        return None
 
     def call(self, place: Place) -> cst.Call | None:
         file = self.file(place.file)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 # What AdamW keeps for each parameter, of the parameter's own shape and layout.
 STATES = ("exp_avg", "exp_avg_sq")
@@ -40,19 +39,15 @@ def adamw(
 ) -> torch.optim.AdamW:
     """AdamW (arXiv 1711.05101), fused. Matrices decay; norms, biases and other vectors do not.
 
-    What FSDP shards and what it does not (a single number) stand in groups apart: one fused call
-    takes either.
     Its state is there from the start (zeros), so that a checkpoint can be loaded into it.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]  # a tied one comes once
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for parameter in parameters:
-        key = (parameter.dim() > 1, isinstance(parameter, DTensor))
-        groups.setdefault(key, []).append(parameter)
+    matrices = [p for p in parameters if p.dim() > 1]
+    vectors = [p for p in parameters if p.dim() < 2]
     optimizer = torch.optim.AdamW(
         [
-            {"params": members, "weight_decay": weight_decay if decays else 0.0}
-            for (decays, _), members in groups.items()
+            {"params": matrices, "weight_decay": weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
         ],
         lr=lr,
         betas=betas,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from .attention import SelfAttention
 from .block import TransformerBlock
@@ -77,7 +78,7 @@ def _check_layers(node: PreparedSpec, found: Findings) -> None:
             "give one spec for each layer, or change `num_layers`",
         )
         return
-    if len(specs) > 0 and all(spec is specs[0] for spec in specs):
+    if len(specs) > 0 and all(_same(spec, specs[0]) for spec in specs):
         node.params.pop("layer_specs", None)
         node.params["layer_spec"] = specs[0]
     else:
@@ -116,3 +117,21 @@ def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> Non
             node,
             "let a TransformerLayer build it, or put `layer_number` in its params",
         )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two parts of a spec describe the same: a list may make each layer's spec anew."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, PreparedSpec):
+        parts = ("module", "params", "submodules", "children", "config_in_force")
+        return all(_same(getattr(one, p), getattr(other, p)) for p in parts)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(v, other[k]) for k, v in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if dataclasses.is_dataclass(one) and not is_config(one):
+        return all(_same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+    return (one == other) is True

@@ -65,9 +65,7 @@ def copies(spec: PreparedSpec, refused: list[str]) -> Iterator[Copy]:
         yield Copy(spec, tuple((c, c) for c in configs), is_whole=True)
 
 
-def _copy(
-    spec: PreparedSpec, configs: list[Any], new: list[Any], literal: bool
-) -> Copy | None:
+def _copy(spec: PreparedSpec, configs: list[Any], new: list[Any], literal: bool) -> Copy | None:
     pairs = tuple(zip(configs, new, strict=True))
     if all(old == other for old, other in pairs):
         return None

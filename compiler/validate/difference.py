@@ -85,11 +85,10 @@ def refuse(difference: Difference, ours: Side, theirs: Side) -> NoReturn:
                     _refuse(f"{name} in {phase}", one, other, where, path)
     ours_now, theirs_now = ours.run(), theirs.run()
     name = f"the model's output in {whose}" if what == "output" else f"the {what} of `{whose}`"
-    for mine, other in ((ours_now, theirs_now), (theirs_now, ours_now)):
-        if difference not in mine:
-            has = "page's" if mine is ours_now else "spec's"
-            had = "spec's" if mine is ours_now else "page's"
-            differ("SP504", f"the {has} model has not {name}, and the {had} has; compared {where}")
+    for has, had, numbers in (("page's", "spec's", ours_now), ("spec's", "page's", theirs_now)):
+        if difference not in numbers:
+            note = f"compared {where}"
+            differ("SP504", f"the {has} model has not {name}, and the {had} has", note=note)
     _refuse(name, ours_now[difference], theirs_now[difference], where, "")
 
 

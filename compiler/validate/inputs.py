@@ -38,9 +38,7 @@ def signature(root: nn.Module) -> dict[str, bool]:
     """The parameters of the root's forward; whether each has to be passed."""
     found = list(inspect.signature(type(root).forward).parameters.values())[1:]
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        p.name: p.default is inspect.Parameter.empty and p.kind not in variable for p in found
-    }
+    return {p.name: p.default is inspect.Parameter.empty and p.kind not in variable for p in found}
 
 
 def make_inputs(root: nn.Module, configs: list[Any], device: str) -> Inputs:

@@ -54,9 +54,7 @@ def _signature(module: nn.Module) -> Hashable:
         for store in (module._parameters, module._buffers)
         for n, t in store.items()
     )
-    children = tuple(
-        (n, None if m is None else _signature(m)) for n, m in module._modules.items()
-    )
+    children = tuple((n, None if m is None else _signature(m)) for n, m in module._modules.items())
     return (type(module), own, tensors, children)
 
 
@@ -158,8 +156,8 @@ class _Layer(torch.autograd.Function):
         with once.log.silenced():
             outputs = tuple(form.fresh() for form in outcome.forms)
         once.log.note("layer", (once.kind, once.calls, given[:count]), outputs)
-        still = [t for t, form in zip(outputs, outcome.forms, strict=True) if not form.requires_grad]
-        ctx.mark_non_differentiable(*still)
+        pairs = zip(outputs, outcome.forms, strict=True)
+        ctx.mark_non_differentiable(*[t for t, form in pairs if not form.requires_grad])
         return outputs
 
     @staticmethod
@@ -190,6 +188,7 @@ def _outcome(output: Any, inputs: list[Tensor]) -> _Outcome | None:
 
 
 _TENSOR = "a tensor"
+_PLAIN = (type(None), bool, int, float, str, torch.dtype)
 
 
 def _structure(value: Any, tensors: list[Tensor]) -> Hashable:
@@ -197,7 +196,7 @@ def _structure(value: Any, tensors: list[Tensor]) -> Hashable:
     if isinstance(value, Tensor):
         tensors.append(value)
         return (_TENSOR,)
-    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+    if type(value) in _PLAIN:
         return (type(value), value)
     if type(value) in (list, tuple):
         return (type(value), tuple(_structure(v, tensors) for v in value))
@@ -214,11 +213,12 @@ def _rebuilt(structure: Any, tensors: list[Tensor]) -> Any:
     """The value of a structure: the opposite of `_structure`."""
     if structure == (_TENSOR,):
         return tensors.pop(0)
+    kind: Any
     kind, content = structure
     if kind in (list, tuple):
         return kind([_rebuilt(part, tensors) for part in content])
     if kind is dict:
         return {_rebuilt(k, tensors): _rebuilt(v, tensors) for k, v in content}
-    if dataclasses.is_dataclass(kind):
+    if kind not in _PLAIN:  # a dataclass
         return kind(*[_rebuilt(part, tensors) for part in content])
     return content

@@ -137,7 +137,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return (type(one) is type(other) and one == other) or (one != one and other != other)
+    equal = type(one) is type(other) and one == other
+    return bool(equal or (one != one and other != other))
 
 
 def _differ_in(what: str, our: Any, their: Any, code: str = "SP501") -> None:

@@ -17,7 +17,7 @@ from .difference import Side, first_difference, refuse
 from .failure import differ, reason
 from .page_module import page_module
 from .same_text import same_text
-from .session import Numbers, is_finite, run_session
+from .session import Numbers, is_finite
 
 SEED = 1
 
@@ -62,7 +62,8 @@ def compare_numbers(
 
 def _theirs(copy: Copy) -> nn.Module:
     mesh = Mesh.single()
-    return materialize(lambda: construct(copy.spec, mesh), mesh, seed=SEED)
+    model: nn.Module = materialize(lambda: construct(copy.spec, mesh), mesh, seed=SEED)
+    return model
 
 
 def _is_equal(page: Any, copy: Copy, expected: Numbers) -> bool:
@@ -113,9 +114,7 @@ def _compared(
     try:
         found = ours.run()
     except Exception as error:
-        differ(
-            "SP505", f"the page's model does not run {copy.described()}: {reason(error)}"
-        )
+        differ("SP505", f"the page's model does not run {copy.described()}: {reason(error)}")
     difference = first_difference(found, expected)
     if difference is None:
         return _note_of_inputs(theirs)

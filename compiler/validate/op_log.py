@@ -43,7 +43,7 @@ class Call(NamedTuple):
 Forms = dict[Any, tuple[Any, list[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]]] | None]
 
 
-class OpLog(TorchDispatchMode):
+class OpLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Collects `calls`; beside each, `places` has what `place` was.
 
     With `forms`, everything runs on the meta device: what a model makes anew is made there, and a
@@ -52,7 +52,7 @@ class OpLog(TorchDispatchMode):
     """
 
     def __init__(self, forms: Forms | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.places: list[tuple[str, str]] = []
         self.place = ("", "")  # the module and the phase
@@ -111,7 +111,7 @@ class OpLog(TorchDispatchMode):
             return out
 
     def _made(self, func: Any, args: Any, kwargs: Any, written: Any) -> Any:
-        """The results of an operation that neither writes its arguments nor returns views of them."""
+        """The results of an operation that neither writes its arguments nor returns their views."""
         assert self._forms is not None
         key = (func, _sourceless(written))
         known = self._forms.get(key)

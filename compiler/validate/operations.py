@@ -36,27 +36,27 @@ def compare_operations(spec: Any, page: Any, ours: Built, theirs: Built) -> list
     once = kinds(ours.root, theirs.root)
     forms: Forms = {}
     try:
-        their_log = _run(theirs.root, inputs, once, forms)
+        their_log = run_on_meta(theirs.root, inputs, once, forms)
     except Exception as error:
         return [_note(f"the spec's own model does not run without values: {reason(error)}")]
     try:
-        our_log = _run(ours.root, inputs, once, forms)
+        our_log = run_on_meta(ours.root, inputs, once, forms)
     except Exception as error:
         differ("SP505", f"the page's model does not run, and the spec's does: {reason(error)}")
     # An assignment that nothing reads is no part of a page, even where it computes something.
     if our_log.calls == their_log.calls or live(our_log)[0] == live(their_log)[0]:
         return []
-    expected = live(_run(build_theirs(spec).root, inputs, once, forms, watch=True))
+    expected = live(run_on_meta(build_theirs(spec).root, inputs, once, forms, watch=True))
     if expected[0] != live(their_log)[0]:
         return [_note("two runs of the spec's own model do not make the same calls")]
-    _refuse(live(_run(build_ours(page).root, inputs, once, forms, watch=True)), expected)
+    _refuse(live(run_on_meta(build_ours(page).root, inputs, once, forms, watch=True)), expected)
 
 
 def _note(why: str) -> Diagnostic:
     return Diagnostic("SP520", f"the operations of the page were not compared: {why}")
 
 
-def _run(
+def run_on_meta(
     root: nn.Module, inputs: Inputs, once: Mapping[str, int], forms: Forms, *, watch: bool = False
 ) -> OpLog:
     log = OpLog(forms)
@@ -128,7 +128,7 @@ def _refuse(ours: Calls, theirs: Calls) -> NoReturn:
     if our and their and our.op == their.op == "gradients":
         mine, other = _missing(our, their)
     our_place, place = (p[number] if number < len(p) else ("", "") for p in (ours[1], theirs[1]))
-    path = _common(our_place[0], place[0])
+    path = _common(our_place[0], place[0]) or place[0]
     where = f"in `{path}`, " if path else ""
     differ(
         "SP503",

@@ -72,8 +72,9 @@ def _step(model: nn.Module) -> None:
     """Against the gradient, by a tenth of the parameters' size at most."""
     for parameter in model.parameters():
         if parameter.grad is not None:
-            scale = parameter.abs().max().clamp(min=0.1) / parameter.grad.abs().max().clamp(min=1e-6)
-            parameter.sub_(parameter.grad * scale.clamp(max=1.0), alpha=RATE)
+            size = parameter.abs().max().clamp(min=0.1)
+            scale = (size / parameter.grad.abs().max().clamp(min=1e-6)).clamp(max=1.0)
+            parameter.sub_(parameter.grad * scale, alpha=RATE)
 
 
 def _seed(model: nn.Module, step: int) -> None:

@@ -11,7 +11,8 @@ VOCABULARY = 97  # a prime: nothing divides it by luck
 WINDOW = 5
 LAYERS = 2
 GROUPS, GROUP_SIZE = 2, 8
-HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)  # channels of a head, the first that all configs take
+# Channels of a head: the first that all configs take.
+HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)
 
 
 def small(configs: Sequence[Any], *, layers: bool) -> list[Any]:
@@ -71,12 +72,9 @@ def _width(config: Any, widths: dict[int, int], channels: int) -> dict[str, Any]
             widths[hidden] = own
     found["hidden_size"] = own
     if _has(config, "ffn_hidden_size"):
-        found["ffn_hidden_size"] = max(8, min(4 * own, _scaled(config.ffn_hidden_size, own, hidden)))
+        across = round(config.ffn_hidden_size * own / hidden / 8) * 8
+        found["ffn_hidden_size"] = max(8, min(4 * own, across))
     return found
-
-
-def _scaled(size: int, new: int, old: int) -> int:
-    return round(size * new / old / 8) * 8
 
 
 def _heads(config: Any) -> tuple[int, int]:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import validated_models as models
 
 from specc.compiler.pipeline import compile_spec
 from specc.compiler.validate.copies import copies
 from specc.templates import ModuleSpec
 from specc.templates.prepare import prepare
-
-import validated_models as models
 
 WHOLE: dict[str, Callable[[], ModuleSpec]] = {
     "golden llama": models.llama,
@@ -42,6 +41,7 @@ WHOLE: dict[str, Callable[[], ModuleSpec]] = {
     "zero-centred norms, tied": lambda: models.gpt(
         layernorm_zero_centered_gamma=True, untie_embeddings_and_output_weights=False
     ),
+    "a loop that goes by the number": models.deep,
     "a width in params": lambda: models.plain(models.WideModel, width=768),
     "a width in its source": lambda: models.plain(models.FixedModel),
 }
@@ -77,6 +77,13 @@ def test_a_model_too_large_to_run_is_said() -> None:
     assert note.code == "SP521"
     assert note.message.startswith("validated structurally, not numerically")
     assert "are more than 30,000,000" in note.message
+
+
+def test_a_model_that_is_not_repeatable_is_said() -> None:
+    notes = compile_spec(models.plain(models.GuessingModel)).notes
+    assert [n.code for n in notes] == ["SP520", "SP521"]
+    assert notes[0].message.endswith("two runs of the spec's own model do not make the same calls")
+    assert notes[1].message.endswith("two runs of the spec's own model give different numbers")
 
 
 def test_the_small_copy_keeps_what_decides() -> None:

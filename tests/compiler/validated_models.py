@@ -85,6 +85,49 @@ class CountingModel(nn.Module):
         )
 
 
+@dataclass(frozen=True)
+class DeepSizes(Sizes):
+    depth: int = 12
+
+
+class Half(nn.Module):
+    """A layer of which many are alike; it stops halving in the second step."""
+
+    def __init__(self, config: DeepSizes, factor: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(config.hidden_size, config.hidden_size)
+        self.factor = factor
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        self.calls += 1
+        y = self.linear(x) * self.factor
+        if self.calls < 2:
+            y = y * 0.5
+        return y, {"size": y.detach().mean()}
+
+
+class DeepModel(nn.Module):
+    """The loop over the layers goes by their number."""
+
+    def __init__(self, config: DeepSizes) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList([Half(config, 0.5) for _ in range(config.depth)])
+        self.head = nn.Linear(config.hidden_size, config.vocab_size)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.embed(input_ids)
+        size = x.new_zeros(())
+        for i, layer in enumerate(self.layers):
+            y, aside = layer(x)
+            if i == 7:
+                y = y * 2.0
+            x = x + y
+            size = size + aside["size"]
+        return self.head(x * size)
+
+
 class DatedModel(nn.Module):
     """Its forward takes something that validation has no example of."""
 
@@ -250,6 +293,10 @@ def mean_loss() -> ModuleSpec:
 
 def counting() -> ModuleSpec:
     return plain(CountingModel)
+
+
+def deep() -> ModuleSpec:
+    return ModuleSpec(DeepModel, params={"config": DeepSizes(hidden_size=64)})
 
 
 def plain(module: type[nn.Module], *, hidden_size: int = 768, **params: int) -> ModuleSpec:

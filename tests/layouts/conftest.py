@@ -16,7 +16,7 @@ from specc.runtime import Mesh, full_tensors
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Alone]:
-    """``alone("llama")``, in another dtype or with other accumulation: made when first asked for."""
+    """``alone("llama")``, in another dtype or accumulation: made when first asked for."""
     folder: Path = tmp_path_factory.mktemp("alone")
 
     @cache

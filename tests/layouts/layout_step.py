@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 
 from specc.runtime import (
     Mesh,
@@ -125,6 +126,8 @@ def step(text: str, mesh: Mesh, case: Case, values: Results | None = None) -> Re
         part.backward()
         loss += part.detach()
         outputs.append((output[-1] if isinstance(output, tuple) else output).detach())
+    if case.compiled:
+        assert counters["stats"]["unique_graphs"] > 0 and not counters["graph_break"]
     sum_replicated_gradients(model, mesh)
     if mesh.size > 1:
         dist.all_reduce(loss)

@@ -1,4 +1,4 @@
-"""Layers compiled in place: one graph each, and the numbers of one process that compiles nothing."""
+"""Layers compiled in place: no graph break, and the numbers of one process without a compiler."""
 
 from __future__ import annotations
 

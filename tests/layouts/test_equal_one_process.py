@@ -15,7 +15,7 @@ from layout_step import Alone, Case, assert_within, run_all
 
 
 def cases(tp: int, dp: int, sequence_parallel: bool) -> list[Case]:
-    """FSDP wherever there is data parallel, and over one rank, as every run in bfloat16 has it."""
+    """FSDP wherever there is data parallel, and also over one rank."""
     return [
         Case(tp, sequence_parallel, fsdp, accumulation)
         for fsdp in ((True,) if dp > 1 else (False, True) if tp < 4 else (False,))
