@@ -6,6 +6,7 @@ A statement whose code fits, and whose comment does not, keeps its words on a li
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -40,16 +41,68 @@ def lift_long_comments(node: Any, indent: int) -> Any:
 
 
 def _lifted(line: cst.SimpleStatementLine, depth: int) -> cst.SimpleStatementLine:
+    line = tree.rebuild(line, lambda part: _lifted_inside(part, depth + 4))
     comment = line.trailing_whitespace.comment
     if comment is None:
         return line
-    text = tree.code(line.with_changes(leading_lines=[], trailing_whitespace=cst.TrailingWhitespace())).rstrip("\n")
-    if "\n" in text or depth + width(text) > MARGIN or depth + width(text) + 2 + width(comment.value) <= MARGIN:
+    code = _on_one_line(
+        line.with_changes(leading_lines=[], trailing_whitespace=cst.TrailingWhitespace())
+    )
+    if code is None or _fits(code, comment, depth):
         return line
     above = cst.EmptyLine(comment=comment)
     return line.with_changes(
         leading_lines=[*line.leading_lines, above], trailing_whitespace=cst.TrailingWhitespace()
     )
+
+
+def _lifted_inside(node: Any, depth: int) -> Any:
+    """The same for the arguments of a call that stand on lines of their own, `depth` columns in."""
+    if not isinstance(node, cst.Call):
+        return tree.rebuild(node, lambda part: _lifted_inside(part, depth))
+    args = [tree.rebuild(a, lambda part: _lifted_inside(part, depth + 4)) for a in node.args]
+    before = node.whitespace_before_args
+    for position, arg in enumerate(args):
+        comma = arg.comma
+        after = comma.whitespace_after if isinstance(comma, cst.Comma) else None
+        if not isinstance(after, cst.ParenthesizedWhitespace) or after.first_line.comment is None:
+            continue
+        comment = after.first_line.comment
+        code = _on_one_line(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT))
+        above = before if position == 0 else args[position - 1].comma.whitespace_after
+        if code is None or _fits(f"{code},", comment, depth):
+            continue
+        if not isinstance(above, cst.ParenthesizedWhitespace):
+            continue
+        raised = above.with_changes(empty_lines=[*above.empty_lines, cst.EmptyLine(comment=comment)])
+        if position == 0:
+            before = raised
+        else:
+            args[position - 1] = _with_after(args[position - 1], raised)
+        bare = after.with_changes(first_line=cst.TrailingWhitespace())
+        args[position] = _with_after(arg, bare)
+    same = all(a is b for a, b in zip(args, node.args, strict=True))
+    return node if same else node.with_changes(args=args, whitespace_before_args=before)
+
+
+def _with_after(arg: cst.Arg, space: cst.ParenthesizedWhitespace) -> cst.Arg:
+    assert isinstance(arg.comma, cst.Comma)
+    return arg.with_changes(comma=arg.comma.with_changes(whitespace_after=space))
+
+
+def _on_one_line(node: cst.CSTNode) -> str | None:
+    """The text as black joins it; None where words stand inside, or it does not join."""
+    text = tree.code(node).strip()
+    if "#" in text or '"""' in text:
+        return None
+    text = re.sub(r"\s*\n\s*", " ", text)
+    return re.sub(r",? ([)\]}])", r"\1", re.sub(r"([(\[{]) ", r"\1", text))
+
+
+def _fits(code: str, comment: cst.Comment, depth: int) -> bool:
+    """Whether the words may stay: behind the code, or behind code that is too long itself."""
+    long = depth + width(code)
+    return long > MARGIN or long + 2 + width(comment.value) <= MARGIN
 
 
 def width(text: str) -> int:

@@ -246,7 +246,9 @@ def refuse_unread(facts: Facts, page: PageConfig) -> None:
     for assumption in facts.assumptions:
         read |= assumption.fields
     for config in facts.kinds.configs:
-        for name in sorted(getattr(config, "_set_fields", frozenset())):
+        # A field without a default states a size that the user had to give.
+        optional = {f.name for f in dataclasses.fields(config) if f.default is not dataclasses.MISSING}
+        for name in sorted(getattr(config, "_set_fields", frozenset()) & optional):
             if name in read or name in LAUNCH_FIELDS:
                 continue
             errors.append(

@@ -1,4 +1,4 @@
-"""A GPT as a tutorial on ModuleSpec writes it: its own code but for these imports and one `reshape`."""
+"""A GPT as a tutorial on ModuleSpec writes it: its own code but for imports and one `reshape`."""
 
 import torch
 from torch import nn
@@ -54,7 +54,8 @@ class DiySimpleGPTModel(MegatronModule):# 定义一个简单的 GPT 模型，继
         loss_fn = nn.CrossEntropyLoss(ignore_index=-100) # 定义交叉熵损失，忽略 -100 标签
         loss = loss_fn( # 计算损失
             logits.view(-1, logits.size(-1)), # 仅保留最后一个维度，logits reshape 为 (batch*seq_len, vocab)
-            labels.reshape(-1), # not view: labels is a slice, `input_ids[:, 1:]`; labels reshape 为 (batch*seq_len)，与 logits 对齐
+            # Not view, which raises: `input_ids[:, 1:]` is not contiguous.
+            labels.reshape(-1), # labels reshape 为 (batch*seq_len)，与 logits 对齐
         )
         return loss, logits # 同时返回 loss 和 logits
 

@@ -12,6 +12,7 @@ from the zygote: 0.1 s for four of them, and 2 ms for an empty call once they ru
 from __future__ import annotations
 
 import faulthandler
+import functools
 import os
 import pickle
 import signal
@@ -31,7 +32,7 @@ import torch.distributed as dist
 import torch.distributed.fsdp
 import torch.distributed.tensor
 
-import specc.runtime  # noqa: F401
+import specc.runtime.mesh
 
 
 class RankError(AssertionError):
@@ -169,6 +170,9 @@ def _zygote(commands: Connection) -> None:
 def _rank(rank: int, size: int, folder: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     torch.set_num_threads(1)
+    # A process group has three threads that poll, and a session launches hundreds of meshes: those
+    # of one shape share theirs.
+    specc.runtime.mesh.init_device_mesh = functools.cache(specc.runtime.mesh.init_device_mesh)
     with open(os.path.join(folder, f"stack{rank}"), "w") as stack:
         faulthandler.register(signal.SIGUSR1, stack)
         connection = Client(os.path.join(folder, "socket"), "AF_UNIX")

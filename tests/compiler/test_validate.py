@@ -80,7 +80,7 @@ def test_a_model_too_large_to_run_is_said() -> None:
 
 
 def test_a_model_that_is_not_repeatable_is_said() -> None:
-    notes = compile_spec(models.plain(models.GuessingModel)).notes
+    notes = compile_spec(models.plain(models.RestlessModel)).notes
     assert [n.code for n in notes] == ["SP520", "SP521"]
     assert notes[0].message.endswith("two runs of the spec's own model do not make the same calls")
     assert notes[1].message.endswith("two runs of the spec's own model give different numbers")

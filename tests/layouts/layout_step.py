@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -80,16 +79,6 @@ def batch() -> tuple[Tensor, Tensor]:
         labels[row, : 5 * row % LENGTH] = -100
     labels[6] = -100  # with one sequence a call, the mean over no label
     return ids, labels
-
-
-@functools.cache
-def _launched(tp: int, dtype: torch.dtype) -> Mesh:
-    return Mesh.launch(tp=tp, dtype=dtype)
-
-
-def launched(case: Case, dtype: torch.dtype) -> Mesh:
-    """The mesh of a case: each tp makes its process groups once."""
-    return replace(_launched(case.tp, dtype), sequence_parallel=case.sequence_parallel)
 
 
 def step(text: str, mesh: Mesh, case: Case, values: Results | None = None) -> Results:
@@ -198,7 +187,7 @@ def run(text: str, case: Case, expected_at: str, dtype: torch.dtype) -> Differen
     """Runs a page in one of many processes; its differences from the step stored in a file."""
     expected = torch.load(expected_at)
     values, results = expected["values"], expected["results"]
-    mesh = launched(case, dtype)
+    mesh = Mesh.launch(tp=case.tp, sequence_parallel=case.sequence_parallel, dtype=dtype)
     return differences(step(text, mesh, case, values), results, rows_of(mesh, case))
 
 
