@@ -104,6 +104,8 @@ class Constructor:
                     help="pass each argument by its plain name",
                 )
             name = arg.keyword.value if arg.keyword is not None else names[position]
+            if name not in names and tree.is_pure(arg.value):
+                continue  # offered to any child; this one's constructor goes without
             seen.add(name)
             folded = folder.expression(arg.value)
             value = builts[0].arguments.get(name)

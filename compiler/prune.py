@@ -67,7 +67,7 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
             target = small.target
         else:
             return True
-        if small.value is None or not tree.is_pure(small.value):
+        if small.value is None or not (tree.is_pure(small.value) or _only_computes(small.value, residual)):
             return True
         if isinstance(target, cst.Name):
             return target.value in loads or not _may_drop(residual, target.value, function.name.value)
@@ -90,6 +90,17 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
 
     result: cst.FunctionDef = tree.rebuild(function, change)
     return result
+
+
+# Functions of the runtime that a template calls for their value alone.
+_COMPUTES = frozenset({"Positions.of", "Positions.of_hidden", "rotary_tables"})
+
+
+def _only_computes(value: cst.BaseExpression, residual: Residual) -> bool:
+    """Whether a template's call is known to do nothing but compute: the one kind of call that may go."""
+    if not residual.ours or not isinstance(value, cst.Call) or tree.dotted(value.func) not in _COMPUTES:
+        return False
+    return all(tree.is_pure(a.value) and not a.star for a in value.args)
 
 
 def _filtered(statements: Iterable[Any], keep: Any, facts: Facts) -> list[Any]:
