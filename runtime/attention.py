@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .draws import apart
 from .mesh import Mesh
 from .positions import Positions
 
@@ -35,7 +37,8 @@ def attention(
     - ``window``: a place sees at most so many places back, itself included.
     - ``softcap``: scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118).
     - ``sinks`` [n]: one more logit per head takes part in the softmax and is dropped (gpt-oss).
-    - ``dropout``: the probability to use now (0.0 in eval), drawn from torch's generator.
+    - ``dropout``: the probability to use now (0.0 in eval), drawn from torch's generator, apart on
+      each tp rank: its heads are its own.
     - ``scale``: 1 / sqrt(d) where None.
     - ``mask``: bool, broadcastable to [b, n, s, s], True where a query may NOT attend a key;
       it adds to ``causal`` and ``window``.
@@ -46,6 +49,23 @@ def attention(
     that is not bool.
     """
     _check(q, k, v, positions, window, softcap, sinks, mask)
+    with nullcontext() if dropout == 0.0 else apart(mesh.tp, q.device):
+        return _attend(q, k, v, positions, causal, window, softcap, sinks, dropout, scale, mask)
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Positions,
+    causal: bool,
+    window: int | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+    dropout: float,
+    scale: float | None,
+    mask: Tensor | None,
+) -> Tensor:
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [b, n, s, d], [b, g, s, d]
     if window is None and softcap is None and sinks is None and mask is None:
         # No mask tensor: the kernels that know causality by themselves (cuDNN, flash) are used.
