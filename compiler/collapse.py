@@ -78,13 +78,9 @@ def _of_base(call: cst.Call, residual: Residual, base_call: cst.Call, facts: Fac
         return None
 
     args = [
-        a.with_changes(value=_bare(tree.replace(a.value, swap)), comma=cst.MaybeSentinel.DEFAULT) for a in base_call.args
+        a.with_changes(value=tree.bare(tree.replace(a.value, swap)), comma=cst.MaybeSentinel.DEFAULT) for a in base_call.args
     ]
     return cst.Call(imported(residual.flat.base, facts), args)
 
-
-def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
-    """An argument needs no parentheses of its own."""
-    return node.with_changes(lpar=[], rpar=[]) if node.lpar and not isinstance(node, cst.Tuple) else node
 
 

@@ -506,7 +506,7 @@ class Folder:
 
     def _argument(self, node: cst.Arg) -> cst.Arg:
         value = self.expression(node.value)
-        return node if value is node.value else node.with_changes(value=value)
+        return node if value is node.value else node.with_changes(value=tree.bare(value))
 
     def _note_call(self, new: cst.Call, node: cst.Call, modules: list[nn.Module]) -> None:
         """What this call passes to each parameter of the forwards that it may reach."""

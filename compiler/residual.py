@@ -160,7 +160,8 @@ def _tighten_constructors(residuals: dict[Kind, Residual]) -> None:
             name = param.name.value
             given = all(name in b.given and b.arguments.get(name) is not None for b in kind.built)
             optional = isinstance(param.default, cst.Name) and param.default.value == "None"
-            if given and optional and all(p.default is None for p in params[:position]):
+            defaulted = optional or (residual.ours and param.default is not None)
+            if given and defaulted and all(p.default is None for p in params[:position]):
                 params[position] = _required_param(param)
         residual.init = residual.init.with_changes(params=residual.init.params.with_changes(params=params))
 

@@ -162,6 +162,13 @@ def every_parameter(node: cst.FunctionDef) -> list[cst.Param]:
     return [*parameters(node), *(p for p in stars if isinstance(p, cst.Param))]
 
 
+def bare(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Without parentheses of its own, which an argument needs none of."""
+    if not node.lpar or isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.NamedExpr, cst.Yield)):
+        return node
+    return node.with_changes(lpar=[], rpar=[])
+
+
 def docstring_of(statements: Sequence[Any]) -> cst.SimpleString | None:
     if not statements:
         return None

@@ -21,7 +21,9 @@ def compare_names(ours: Built, theirs: Built, page_name: str) -> None:
     operations that make the values of the others; the forward's parameters; and, of the modules
     whose class the page imports, the class and the constructor's arguments.
     """
-    _compare_order("state dict", list(ours.root.state_dict()), list(theirs.root.state_dict()))
+    _compare_order(
+        "names of the state dict", list(ours.root.state_dict()), list(theirs.root.state_dict())
+    )
     _compare_order("buffers", _buffers(ours.root), _buffers(theirs.root))
     _compare_tensors(ours, theirs)
     _compare_records(ours, theirs)
@@ -37,19 +39,16 @@ def _buffers(root: nn.Module) -> list[str]:
 def _compare_order(what: str, ours: Sequence[str], theirs: Sequence[str]) -> None:
     for name in theirs:
         if name not in ours:
-            differ("SP501", f"the page's {what} lack `{name}`".replace("dict lack", "dict lacks"))
+            differ("SP501", f"the page's model has no `{name}`, and the spec's model has")
     for name in ours:
         if name not in theirs:
-            differ(
-                "SP501",
-                f"the page's model has `{name}`, and the spec's model has not",
-            )
+            differ("SP501", f"the page's model has `{name}`, and the spec's model has not")
     for position, (our, their) in enumerate(zip(ours, theirs, strict=True)):
         if our != their:
             differ(
                 "SP501",
-                f"the {what} come in another order: number {position} is `{our}` on the page and "
-                f"`{their}` in the spec's model".replace("dict come", "dict comes"),
+                f"the {what} have another order: number {position} is `{our}` on the page and "
+                f"`{their}` in the spec's model",
             )
 
 

@@ -45,7 +45,7 @@ def compare_numbers(
         if _is_equal(page, copy, expected):
             return _note_of_inputs(theirs)
         if copy.is_whole:
-            return _compared(page, copy, theirs, expected, refused)
+            return _compared(page, copy, theirs, expected)
         try:
             small_text = recompile(copy.spec)
         except Exception as error:
@@ -55,7 +55,7 @@ def compare_numbers(
             refused.append("a smaller copy has another page")
             continue
         with page_module(small_text) as small:
-            return _compared(small, copy, theirs, expected, refused)
+            return _compared(small, copy, theirs, expected)
     reasons = "; ".join(dict.fromkeys(refused)) or "there is no copy of it"
     return [_note(f"no copy of the model could stand for it ({reasons})")]
 
@@ -107,9 +107,7 @@ def _page_config(page: Any, copy: Copy) -> Any:
         return None
 
 
-def _compared(
-    page: Any, copy: Copy, theirs: Side, expected: Numbers, refused: list[str]
-) -> list[Diagnostic]:
+def _compared(page: Any, copy: Copy, theirs: Side, expected: Numbers) -> list[Diagnostic]:
     ours = Side(lambda: page.build_model(Mesh.single(), seed=SEED), copy)
     try:
         found = ours.run()

@@ -144,8 +144,8 @@ def spec_of(drawn: dict[str, Any]) -> ModuleSpec:
     )
     layer["mlp"] = ModuleSpec(MLP)
     one = ModuleSpec(TransformerLayer, submodules=children(TransformerLayerSubmodules, layer))
-    other_layer = {**layer, "mlp": ModuleSpec(Bottleneck)}
-    other = ModuleSpec(TransformerLayer, submodules=children(TransformerLayerSubmodules, other_layer))
+    layer = {**layer, "mlp": ModuleSpec(Bottleneck)}
+    other = ModuleSpec(TransformerLayer, submodules=children(TransformerLayerSubmodules, layer))
 
     count = drawn["num_layers"]
     if drawn["stack"] == "one spec":

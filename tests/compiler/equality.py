@@ -1,4 +1,4 @@
-"""Whether a page is its spec's model, bit for bit: the tests' own comparison, apart from the compiler's."""
+"""Whether a page is its spec's model, bit for bit: apart from the compiler's own validation."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ def load_page(text: str, name: str = "page_under_test") -> Any:
     return module
 
 
-def run(model: nn.Module, inputs: dict[str, Tensor], *, steps: int = 2, lr: float = 0.5) -> dict[str, Tensor]:
+def run(
+    model: nn.Module, inputs: dict[str, Tensor], *, steps: int = 2, lr: float = 0.5
+) -> dict[str, Tensor]:
     """Everything that two train steps and one eval of a model produce, by name."""
-    seen: dict[str, Tensor] = {f"initial {n}": p.detach().clone() for n, p in model.state_dict().items()}
+    state = model.state_dict().items()
+    seen: dict[str, Tensor] = {f"initial {n}": p.detach().clone() for n, p in state}
     model.train()
     for step in range(steps):
         torch.manual_seed(100 + step)
@@ -65,7 +68,9 @@ def assert_same(seen: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert torch.equal(seen[name], value), f"{name}: {(seen[name] - value).abs().max()}"
 
 
-def assert_page_equals_spec(spec: ModuleSpec, inputs: dict[str, Tensor], text: str | None = None) -> str:
+def assert_page_equals_spec(
+    spec: ModuleSpec, inputs: dict[str, Tensor], text: str | None = None
+) -> str:
     """Compile, run both, compare every tensor; returns the page's body."""
     body = compile_spec(spec, validate=False).body if text is None else text
     expected = run(spec.build_module(seed=3), inputs)

@@ -7,6 +7,7 @@ table of pairs stands at the end of the report.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,8 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from pairs import covering, possible_pairs
 
 ROWS = covering(OPTIONS, at_work)
-CHUNK = 20  # configurations of one test: the tests spread over processes
+CHUNK = 10  # configurations of one test: the tests spread over processes
 ALWAYS, ALL = 200, 500
-
-# The chunks of drawn configurations: which one, and how many it has.
-FILL = (ALWAYS - len(ROWS)) % CHUNK
-DRAWN = [(0, FILL), *((number, CHUNK) for number in range(1, 1 + (ALL - len(ROWS)) // CHUNK))]
-IN_ALL_RUNS = 1 + (ALWAYS - len(ROWS)) // CHUNK
 
 Record = Callable[[str, object], None]
 
@@ -34,58 +30,65 @@ def identity(drawn: dict[str, Any]) -> tuple[tuple[str, int], ...]:
     return tuple((n, OPTIONS[n].index(drawn[n])) for n in OPTIONS if n in working)
 
 
-def assert_equal(drawn: dict[str, Any]) -> None:
-    try:
-        assert_page_equals_spec(spec_of(drawn), token_inputs(VOCAB))
-    except BaseException as error:
-        error.add_note(f"the configuration is {drawn}")
-        raise
+@functools.cache
+def configurations() -> list[dict[str, Any]]:
+    """The rows with every pair, then what hypothesis draws; no two are the same."""
+    found = {identity(row): row for row in ROWS}
 
-
-def test_the_covering_configurations_hold_every_pair() -> None:
-    values = [identity(row) for row in ROWS]
-    held = {(a, b) for row in values for i, a in enumerate(row) for b in row[i + 1 :]}
-    assert held == set(possible_pairs(OPTIONS, at_work))
-    assert len(set(values)) == len(ROWS) < 60
-
-
-def test_the_chunks_make_the_number_of_configurations() -> None:
-    assert len(ROWS) + sum(count for _, count in DRAWN[:IN_ALL_RUNS]) == ALWAYS
-    assert len(ROWS) + sum(count for _, count in DRAWN) == ALL
-
-
-@pytest.mark.parametrize("start", range(0, len(ROWS), CHUNK))
-def test_pages_of_every_pair_of_options(start: int, record_property: Record) -> None:
-    for drawn in ROWS[start : start + CHUNK]:
-        assert_equal(drawn)
-        record_property("configuration", identity(drawn))
-
-
-@pytest.mark.parametrize(
-    ("number", "count"),
-    [
-        pytest.param(*chunk, marks=[] if index < IN_ALL_RUNS else pytest.mark.more_configurations)
-        for index, chunk in enumerate(DRAWN)
-    ],
-)
-def test_pages_of_drawn_configurations(number: int, count: int, record_property: Record) -> None:
-    # The rows are done, and hypothesis begins every chunk with the same simplest configuration.
-    simplest = identity({name: values[0] for name, values in OPTIONS.items()})
-    done = {simplest, *map(identity, ROWS)}
-
-    @seed(number)
+    @seed(0)
     @settings(
-        max_examples=count,
+        max_examples=ALL - len(ROWS),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
-        print_blob=False,
     )
     @given(options())
     def draw(drawn: dict[str, Any]) -> None:
-        assume(identity(drawn) not in done)
-        assert_equal(drawn)
-        done.add(identity(drawn))  # not before: a failure is run again, and made smaller
-        record_property("configuration", identity(drawn))
+        assume(identity(drawn) not in found)
+        found[identity(drawn)] = drawn
 
     draw()
+    return list(found.values())
+
+
+def test_every_pair_of_option_values_occurs_and_no_configuration_twice() -> None:
+    drawn = [identity(configuration) for configuration in configurations()]
+    assert len(set(drawn)) == len(drawn) == ALL
+    held = {(a, b) for row in drawn[: len(ROWS)] for i, a in enumerate(row) for b in row[i + 1 :]}
+    assert held == set(possible_pairs(OPTIONS, at_work))
+    assert len(ROWS) < 60
+
+
+def chunks() -> list[Any]:
+    more = pytest.mark.more_configurations
+    starts = range(0, ALL, CHUNK)
+    return [pytest.param(s, marks=[] if s < ALWAYS else [more], id=f"from {s}") for s in starts]
+
+
+@pytest.mark.parametrize("start", chunks())
+def test_the_page_equals_the_interpreter(start: int, record_property: Record) -> None:
+    for drawn in configurations()[start : start + CHUNK]:
+        error = failure(drawn)
+        if error is not None:
+            error.add_note(f"the configuration is {drawn}")
+            error.add_note(f"made as simple as it may be, it is {simplest(drawn)}")
+            raise error
+        record_property("configuration", identity(drawn))
+
+
+def failure(drawn: dict[str, Any]) -> Exception | None:
+    try:
+        assert_page_equals_spec(spec_of(drawn), token_inputs(VOCAB))
+    except Exception as error:
+        return error
+    return None
+
+
+def simplest(drawn: dict[str, Any]) -> dict[str, Any]:
+    """What is left of a configuration that fails when each option gets its first value if it may;
+    those that have theirs are not shown."""
+    for name, values in OPTIONS.items():
+        simpler = {**drawn, name: values[0]}
+        if simpler != drawn and failure(simpler) is not None:
+            drawn = simpler
+    return {name: value for name, value in drawn.items() if value != OPTIONS[name][0]}

@@ -10,6 +10,7 @@ import validated_models as models
 
 from specc.compiler.pipeline import compile_spec
 from specc.compiler.validate.copies import copies
+from specc.compiler.validate.same_text import same_text
 from specc.templates import ModuleSpec
 from specc.templates.prepare import prepare
 
@@ -21,6 +22,7 @@ WHOLE: dict[str, Callable[[], ModuleSpec]] = {
     "plain torch layers with a state": models.counting,
     "norms of two classes": models.mixed_norms,
     "no norms": models.no_norms,
+    "a list of layers of two kinds": models.heterogeneous,
     "one key/value head": lambda: models.gpt(num_query_groups=1, position_embedding_type="rope"),
     "seven heads to a group": lambda: models.gpt(
         num_attention_heads=14, hidden_size=14 * 16, num_query_groups=2
@@ -103,3 +105,25 @@ def test_a_pattern_is_cut_where_all_of_it_has_been() -> None:
     (old, new), *_ = next(copies(prepare(models.sinks()).spec, [])).configs
     assert old.window_attn_skip_freq == (1, 1, 0, 1)
     assert new.window_attn_skip_freq == (1, 1, 0) and new.num_layers == 3
+
+
+PAGE = """'A model of 5 parameters.'
+
+@dataclass(frozen=True)
+class Config:
+    width: int = 768
+
+class Model:
+    def __init__(self, config):
+        self.head = Linear(config.width, 768, True)
+"""
+
+
+def test_a_copy_s_page_differs_in_its_config_and_its_title_alone() -> None:
+    assert same_text(PAGE, PAGE.replace("int = 768", "int = 8").replace("5 parameters", "3"))
+    assert same_text(PAGE, PAGE.replace("768", "8"), frozenset({(768, 8)}))
+    assert not same_text(PAGE, PAGE.replace("768", "8"))
+    assert not same_text(PAGE, PAGE.replace(", 768,", ", 16,"), frozenset({(768, 8)}))
+    assert not same_text(PAGE, PAGE.replace("True", "1"))
+    assert not same_text(PAGE, PAGE.replace("width: int", "width: float"))
+    assert not same_text(PAGE, PAGE.replace("self.head", "self.tail"))

@@ -166,7 +166,7 @@ PLANTED = {
         "self.linear_fc1",
         "self.linear_in",
         "SP501",
-        "lacks `decoder.layers.0.mlp.linear_fc1.weight`",
+        "has no `decoder.layers.0.mlp.linear_fc1.weight`",
         all_places=True,
     ),
     "modules in another order": Planted(
