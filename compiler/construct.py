@@ -153,15 +153,16 @@ class Constructor:
             return self._construct(values[0], name)
         if is_config(values[0]):
             return self._config(values[0])
-        if any(type(v) is not type(values[0]) or v != values[0] for v in values):
+        other = next((b for b, v in zip(builts, values, strict=True) if _differ(v, values[0])), None)
+        if other is not None:
             refuse(
                 "SP312",
                 f"the specs of the layers built at one place in `{self.kind.cls.__name__}` give different values for "
-                f"`{name}` of `{builts[0].cls.__name__}`",
-                span_of_class(self.kind.cls),
+                f"`{name}` of `{builts[0].cls.__name__}`: {values[0]!r} and {other.arguments[name]!r}",
+                other.span or span_of_class(self.kind.cls),
                 help="let the parent compute it from the layer's number, or give the layers classes of their own",
             )
-        return written(values[0], name, builts[0].cls, self.facts)
+        return written(values[0], name, builts[0], self.facts)
 
     # ---------------------------------------------------------------- children handed in
 
@@ -371,7 +372,11 @@ def imported(cls: Any, facts: Facts) -> cst.BaseExpression:
     return cst.Name(cls.__name__)
 
 
-def written(value: Any, name: str, cls: type, facts: Facts) -> cst.BaseExpression:
+def _differ(one: Any, other: Any) -> bool:
+    return one is not other and (type(one) is not type(other) or (one == other) is not True)
+
+
+def written(value: Any, name: str, built: Built, facts: Facts) -> cst.BaseExpression:
     """A value from a spec's params as source. Refuses what has none."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return literal(value)
@@ -385,7 +390,7 @@ def written(value: Any, name: str, cls: type, facts: Facts) -> cst.BaseExpressio
         return imported(value, facts)
     refuse(
         "SP315",
-        f"`{name}` of `{cls.__name__}` is {value!r}, which can't be written on a page",
-        span_of_class(cls),
+        f"`{name}` of `{built.cls.__name__}` is {value!r}, which can't be written on a page",
+        built.span or span_of_class(built.cls),
         help="use a number, a string, a tuple of those, a frozen config, or a function or class with a name of its own",
     )

@@ -90,9 +90,19 @@ def _collect(flat: Flat, owner: type, statements: Sequence[Any], taken: set[str]
 def _check(cls: type, sources: Sources) -> None:
     if len(cls.__bases__) != 1:
         names = ", ".join(b.__name__ for b in cls.__bases__)
-        refuse("SP301", f"`{cls.__name__}` has several bases ({names}); a class of a page has one", cls)
+        refuse(
+            "SP301",
+            f"`{cls.__name__}` has several bases ({names}); a class of a page has one",
+            cls,
+            help="derive it from one, and write what it takes from the others into it",
+        )
     if type(cls) is not type:
-        refuse("SP302", f"`{cls.__name__}` has a metaclass, `{type(cls).__name__}`", cls)
+        refuse(
+            "SP302",
+            f"`{cls.__name__}` has a metaclass, `{type(cls).__name__}`",
+            cls,
+            help="do in `__init__` what the metaclass does when an instance is made",
+        )
     definition = sources.class_def(cls)
     if definition is None:
         refuse(
@@ -102,4 +112,9 @@ def _check(cls: type, sources: Sources) -> None:
             help="define the class in a module, not inside a function or an interactive session",
         )
     if definition.decorators:
-        refuse("SP304", f"`{cls.__name__}` has a class decorator, which may replace the class", cls)
+        refuse(
+            "SP304",
+            f"`{cls.__name__}` has a class decorator, which may replace the class",
+            cls,
+            help="leave it out, and write what it adds into the class",
+        )

@@ -122,7 +122,7 @@ def _words(kind: Kind, first: Kind, residuals: dict[Kind, Residual], names: dict
             words += _option_word(name, a, b)
     configs = [(v, right.get(k)) for k, v in left.items() if k in right and hasattr(v, "__dataclass_fields__")]
     for a, b in configs:
-        for field in getattr(a, "__dataclass_fields__", {}):
+        for field in (f for f in getattr(a, "__dataclass_fields__", {}) if f[0] != "_"):
             words += _option_word(field, getattr(a, field), getattr(b, field, None))
     words.append(_role(kind, facts))
     return [w for w in words if w]

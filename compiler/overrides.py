@@ -91,8 +91,9 @@ def _read(override: str, configs: Sequence[Any], changes: dict[int, dict[str, An
         try:
             changes[id(config)][name] = parse_as(get_type_hints(type(config))[name], text)
         except ValueError as error:
+            help = f"it is {getattr(config, name)!r} in the spec"
             raise _Mistake(
-                "SP642", f"`--set {override}`: `{name}` takes {error}, not `{text}`"
+                "SP642", f"`--set {override}`: `{name}` takes {error}, not `{text}`", help
             ) from None
 
 

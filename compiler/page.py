@@ -125,9 +125,8 @@ def _final_call(call: cst.Call, residual: Residual, residuals: dict[Kind, Residu
 
 
 def _marked(call: cst.Call) -> bool:
-    return any(a.keyword is not None and a.keyword.value.startswith(POSITIONAL) for a in call.args) or all(
-        a.keyword is not None and a.keyword.value in ("config", "mesh") for a in call.args
-    )
+    """Whether we wrote this call: its arguments are marked as they stood in the author's."""
+    return any(a.keyword is not None and a.keyword.value.startswith(POSITIONAL) for a in call.args)
 
 
 def _callee(func: cst.BaseExpression, residual: Residual, facts: Facts) -> Any:
@@ -265,7 +264,7 @@ def _root_call(residual: Residual, name: str, configs: dict[str, str], facts: Fa
             index = facts.kinds.config_index(value) if is_config(value) else 0
             expression = cst.Name("config") if index == 0 else cst.Call(cst.Name(configs[f"_Config{index}_"]))
         elif parameter in built.given:
-            expression = written(value, parameter, built.cls, facts)
+            expression = written(value, parameter, built, facts)
         else:
             continue
         args.append(cst.Arg(expression, keyword=cst.Name(parameter)))

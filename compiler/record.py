@@ -21,6 +21,7 @@ from torch import nn
 
 from specc.templates import identity as identity_module
 from specc.templates import spec as spec_module
+from specc.templates.diagnostic import Span
 
 # Frames of these files stand between a parent and the child that it asked for.
 MACHINERY = frozenset({spec_module.__file__, identity_module.__file__, __file__})
@@ -46,6 +47,7 @@ class Built:
     given: frozenset[str]  # those of them that were passed
     place: Place | None  # None where no Python source made the call
     owner: nn.Module | None = field(repr=False)  # whose method made the call
+    span: Span | None = None  # of its spec, in the user's file
 
     @property
     def cls(self) -> type[nn.Module]:
@@ -118,13 +120,15 @@ def _record_of(
         bound = inspect.signature(init).bind(module, *args, **kwargs)
     except TypeError:  # the call itself is about to raise, with a better message
         return Built(module, {}, frozenset(), None, None)
+    spec = spec_module.being_built()
+    span = spec.span if spec is not None and spec.module is type(module) else None
     given = frozenset(list(bound.arguments)[1:])
     bound.apply_defaults()
     arguments = dict(list(bound.arguments.items())[1:])
     caller: FrameType | None = frame
     while caller is not None and caller.f_code.co_filename in MACHINERY:
         caller = caller.f_back
-    return Built(module, arguments, given, _place(caller), _owner(caller))
+    return Built(module, arguments, given, _place(caller), _owner(caller), span)
 
 
 def _place(frame: FrameType | None) -> Place | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     file = (folder or Path()) / place
     if file.suffix == ".py" or file.suffix in YAML:
         if not file.is_file():
-            fail("SP611", f"there is no file `{shown_path(file)}`")
+            fail("SP611", f"there is no file `{shown_path(file)}`", help=_neighbours(file))
         if name and file.suffix in YAML:
             fail("SP610", f"`{place}` has one spec, without a name: leave `:{name}` out")
         return Target(file, None, name)
@@ -70,6 +71,15 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
             help=f"give {FORMS}",
         )
     return Target(found, place, name)
+
+
+def _neighbours(file: Path) -> str:
+    """Help for a file that is not there: the one whose name is nearest, or where to look."""
+    known = [p.name for p in file.parent.glob("*") if p.suffix == file.suffix]
+    close = difflib.get_close_matches(file.name, known, n=1)
+    if close:
+        return f"did you mean `{shown_path(file.parent / close[0])}`?"
+    return "paths are relative to the folder that specc is started in"
 
 
 def _split_name(text: str) -> tuple[str, str | None]:

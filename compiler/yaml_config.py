@@ -38,7 +38,7 @@ def read_config(node: yaml.Node, mistakes: Mistakes) -> TransformerConfig | None
     if len(mistakes.found) > before:
         return None
     try:
-        return TransformerConfig(**values)
+        return TransformerConfig(**values, _span=place(node, Path(mistakes.file)))
     except SpecError as error:
         for diagnostic in error.diagnostics:
             at = _field_node(diagnostic.message, entries, node)

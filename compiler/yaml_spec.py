@@ -53,7 +53,8 @@ def read_yaml_spec(file: Path) -> ModuleSpec:
         mark = error.problem_mark or error.context_mark
         span = Span(str(file), mark.line + 1, mark.column + 1, mark.column + 2) if mark else None
         message = f"this is not YAML: {error.problem or error.context}"
-        raise SpecError((Diagnostic("SP630", message, span=span),)) from None
+        help = "check the brackets, quotes and indentation before this place"
+        raise SpecError((Diagnostic("SP630", message, span=span, help=help),)) from None
     if root is None:
         message = "the file is empty, and a spec has a `module`"
         raise SpecError((Diagnostic("SP634", message, span=Span(str(file), 1, 1, 2)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import sys
 import types
@@ -12,7 +13,8 @@ from typing import Any
 
 import torch
 
-from .diagnostic import Diagnostic, SpecError, call_span, suggestion
+from .diagnostic import Diagnostic, Span, SpecError, call_span, suggestion
+from .findings import with_article
 
 LAUNCH_FIELDS = frozenset(
     {
@@ -97,7 +99,7 @@ class _ConfigType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-        earlier = kwargs.pop("_set_fields", None)
+        earlier, span = kwargs.pop("_set_fields", None), kwargs.pop("_span", None)
         found = []
         if args:
             found.append(
@@ -117,7 +119,8 @@ class _ConfigType(type):
                 )
             )
         required = [n for n, f in fields.items() if _default(f) is dataclasses.MISSING]
-        if not args and (missing := [n for n in required if n not in kwargs]):
+        meant = {_meant(name, known) for name in kwargs.keys() - fields.keys()}
+        if not args and (missing := [n for n in required if n not in kwargs.keys() | meant]):
             names = ", ".join(f"`{n}`" for n in missing)
             found.append(
                 _mistake("SP152", f"`{cls.__name__}` needs {names}", help="pass a value for each")
@@ -128,11 +131,19 @@ class _ConfigType(type):
             chosen = frozenset(kwargs)
         else:  # dataclasses.replace passes every field, those that it leaves alone included
             chosen = earlier | {n for n, v in kwargs.items() if v != _default(fields[n])}
-        return super().__call__(**kwargs, _set_fields=chosen)
+        if span is None and earlier is None:
+            span = call_span(sys._getframe(1), _SKIPPED, width=len(cls.__name__))
+        return super().__call__(**kwargs, _set_fields=chosen, _span=span)
 
 
 def _default(f: dataclasses.Field[Any]) -> Any:
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+
+
+def _meant(name: str, known: list[str]) -> str | None:
+    """The field that an unknown name most likely stands for."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return _RENAMED.get(name) or (close[0] if close else None)
 
 
 def _field_help(name: str, known: list[str]) -> str:
@@ -245,6 +256,8 @@ class ModelParallelConfig(metaclass=_ConfigType):
     _set_fields: frozenset[str] = field(
         default=frozenset(), repr=False, compare=False, metadata={"hidden": True}
     )
+    # The place that made it, for messages.
+    _span: Span | None = field(default=None, repr=False, compare=False, metadata={"hidden": True})
 
     def __post_init__(self) -> None:
         for name, hint in _hints(type(self)).items():
@@ -315,7 +328,7 @@ def _value_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
             found.append(
                 _mistake(
                     "SP153",
-                    f"`{name}` is {value!r}, a {type(value).__name__}",
+                    f"`{name}` is {value!r}, {with_article(type(value).__name__)}",
                     help=f"it has to be {_hint_text(hint)}",
                 )
             )

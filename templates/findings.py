@@ -48,4 +48,10 @@ def described(thing: Any) -> str:
         return f"the class `{thing.__name__}`"
     if isinstance(thing, str | int | float | bool) or thing is None:
         return repr(thing)
-    return f"a {type(thing).__name__}"
+    return with_article(type(thing).__name__)
+
+
+def with_article(name: str) -> str:
+    """`a list`, `an int`, `an MLP`: as it is read aloud."""
+    spelled = len(name) > 1 and name[:2].isupper()
+    return f"{'an' if name[0] in ('AEFHILMNORSX' if spelled else 'AEIOUaeiou') else 'a'} {name}"

@@ -15,7 +15,7 @@ from torch import nn
 
 from .config import ModelParallelConfig
 from .diagnostic import suggestion
-from .findings import Findings, Placed, described
+from .findings import Findings, Placed, described, with_article
 from .spec import ModuleSpec, Node, PreparedSpec, is_config
 
 
@@ -52,7 +52,7 @@ def as_spec(node: Node, place: Placed, found: Findings) -> ModuleSpec | None:
         return None
     found.error(
         "SP110",
-        f"a {type(node).__name__} stands where a spec is wanted",
+        f"{with_article(type(node).__name__)} stands where a spec is wanted",
         place,
         'write a ModuleSpec, a class, a function, or a ("package.module", "Name") pair',
     )

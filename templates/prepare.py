@@ -167,6 +167,8 @@ class _Preparation(Findings):
         self._take_traps(out, params, parameters, place)
         out.params = params
         children = self._children(spec, out, parameters, place)
+        if children is None:
+            return None
         self._check_params(out, parameters)
         for name, value in params.items():
             params[name] = self._param(name, value, out, place)
@@ -283,7 +285,7 @@ class _Preparation(Findings):
         parameters: Mapping[str, inspect.Parameter],
         place: _Place,
     ) -> dict[str, Node] | Any:
-        """What the spec names as children: a dict, or the dataclass."""
+        """What the spec names as children: a dict, or the dataclass; None where it is neither."""
         children = spec.submodules
         if children is None:
             return {}
@@ -300,7 +302,7 @@ class _Preparation(Findings):
             place,
             f"give a dict of children by name, or the dataclass that `{out.module.__name__}` takes",
         )
-        return {}
+        return None
 
     def _sort_children(
         self,
@@ -422,6 +424,8 @@ class _Preparation(Findings):
     def _norm(self, name: str, out: PreparedSpec, place: _Place) -> PreparedSpec | None:
         config = out.config_in_force
         if not is_config(config):
+            if any(error.code == "SP118" for error in self.errors):
+                return None  # the config is there, and wrong
             self.error(
                 "SP113",
                 f"`{out.module.__name__}` names no `{name}`, and no config says which norm it is",

@@ -101,6 +101,7 @@ class PreparedSpec(ModuleSpec):
 class _Build:
     mesh: Mesh
     config: Any
+    node: PreparedSpec | None = None
 
 
 _BUILD: ContextVar[_Build | None] = ContextVar("specc_build", default=None)
@@ -130,6 +131,12 @@ def get_submodules(spec: Node) -> Any:
 def construct(spec: PreparedSpec, mesh: Mesh, *args: Any, **kwargs: Any) -> Any:
     """Runs the constructors of a prepared tree, and nothing else: no initial values are made."""
     return _construct(spec, args, kwargs, _Build(mesh, None))
+
+
+def being_built() -> PreparedSpec | None:
+    """The node whose constructor runs, or whose children are built for it; None outside a build."""
+    build = _BUILD.get()
+    return None if build is None else build.node
 
 
 def norm_slot() -> Any:
@@ -203,7 +210,7 @@ def _construct(
         args, kwargs = args[1:], {"config": args[0], **kwargs}
     # A node's own config wins over the one that its parent hands on.
     config = node.params.get("config", kwargs.get("config", build.config))
-    build = _Build(kwargs.get("mesh") or build.mesh, config)
+    build = _Build(kwargs.get("mesh") or build.mesh, config, node)
     with _building(build), _placed(node):
         children = {name: _construct(child, (), {}, build) for name, child in node.children.items()}
         args, given = _arguments(node, args, kwargs, children, build)

@@ -33,9 +33,8 @@ def raised() -> dict[str, set[str]]:
         place = path.relative_to(ROOT)
         name = "compiler/validate" if "validate" in place.parts else place.as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if CODE.fullmatch(node.value):
-                    found[node.value].add(name)
+            if isinstance(node, ast.Constant) and CODE.fullmatch(str(node.value)):
+                found[str(node.value)].add(name)
     return found
 
 

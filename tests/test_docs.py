@@ -4,8 +4,8 @@ The blocks of a page run in the order in which they stand, in a folder with the 
 `generated_examples/`:
 
 - `python`: in one namespace for the page. One that begins with `# NAME.py` is a file of that name
-  that later blocks import or run. One with `...` in it is a sketch, and one that begins with a space
-  an excerpt of a page of the examples, word for word;
+  that later blocks import or run. One with `...` in it is a sketch, and one that begins with a
+  space an excerpt of a page of the examples, word for word;
 - `yaml`: a spec, which is built;
 - `sh`: commands, which have to succeed (those of docs/ alone: README's install and test).
 """
@@ -157,7 +157,8 @@ TRAIN = {
 )
 def test_tables_of_options_are_the_programs(mark: str, expected: dict[str, Any]) -> None:
     """Names, and the defaults where the table gives one as code."""
-    found = {name.strip("`"): told for name, told, *_ in rows("training.md", mark) if name[0] == "`"}
+    table = rows("training.md", mark)
+    found = {name.strip("`"): told for name, told, *_ in table if name[0] == "`"}
     assert found.keys() == expected.keys()
     for name, told in found.items():
         if re.fullmatch(r"`[\w.]+`", told):

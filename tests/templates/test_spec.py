@@ -431,7 +431,7 @@ def test_layer_numbers_in_specs_are_left_out_with_a_note() -> None:
 def test_a_rotary_object_needs_something_to_say() -> None:
     with pytest.raises(TypeError, match="needs a config"):
         RotaryPositionalEmbedding()
-    with pytest.raises(TypeError, match="no field rotary_bas"):
+    with pytest.raises(TypeError, match="no field `rotary_bas`"):
         RotaryPositionalEmbedding(rotary_bas=3.0)
 
 
