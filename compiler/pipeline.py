@@ -42,8 +42,11 @@ def compile_spec(spec: ModuleSpec, *, origin: str = "", overrides: tuple[str, ..
     faithfully, ValidationError where the page and the spec's own model differ.
     """
     prepared = prepare(spec)
-    compiled = translate(lambda: construct(prepared.spec, Mesh.single()), prepared.reads)
-    notes = (*prepared.notes, *compiled.notes)
+    overruled: list[Diagnostic] = []
+    compiled = translate(
+        lambda: construct(prepared.spec, Mesh.single(), notes=overruled), prepared.reads
+    )
+    notes = (*prepared.notes, *overruled, *compiled.notes)
     if validate:
         from .validate import validate_page
 

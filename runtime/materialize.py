@@ -120,8 +120,8 @@ def _undisturbed() -> Iterator[None]:
 
 def _foreign_states() -> dict[str, object]:
     states: dict[str, object] = {"Python's random": random.getstate()}
-    if "numpy.random" in sys.modules:
-        _, keys, *rest = sys.modules["numpy.random"].get_state()
+    if "numpy" in sys.modules:  # whose `random` loads at its first use
+        _, keys, *rest = sys.modules["numpy"].random.get_state()
         states["numpy.random"] = (keys.tobytes(), rest)
     return states
 

@@ -133,5 +133,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     if dataclasses.is_dataclass(one) and not is_config(one):
-        return all(_same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+        names = [f.name for f in dataclasses.fields(one)]
+        return all(_same(getattr(one, n), getattr(other, n)) for n in names)
     return (one == other) is True

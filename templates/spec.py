@@ -102,6 +102,7 @@ class _Build:
     mesh: Mesh
     config: Any
     node: PreparedSpec | None = None
+    notes: list[Diagnostic] = field(default_factory=list)  # what the parents overrule
 
 
 _BUILD: ContextVar[_Build | None] = ContextVar("specc_build", default=None)
@@ -118,6 +119,10 @@ def build_module(spec: Node, *args: Any, **kwargs: Any) -> Any:
     if build is None:
         mesh = kwargs.pop("mesh", None) or Mesh.single()
         return _build_root(spec, args, kwargs, mesh, seed=0, device="cpu")
+    if spec is None:  # Megatron's way to say that there is none
+        from .identity import IdentityOp
+
+        spec = IdentityOp
     return _construct(_prepared(spec, build.config, args, kwargs), args, kwargs, build)
 
 
@@ -128,9 +133,18 @@ def get_submodules(spec: Node) -> Any:
     return getattr(spec, "submodules", None)
 
 
-def construct(spec: PreparedSpec, mesh: Mesh, *args: Any, **kwargs: Any) -> Any:
-    """Runs the constructors of a prepared tree, and nothing else: no initial values are made."""
-    return _construct(spec, args, kwargs, _Build(mesh, None))
+def construct(
+    spec: PreparedSpec,
+    mesh: Mesh,
+    *args: Any,
+    notes: list[Diagnostic] | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Runs the constructors of a prepared tree, and nothing else: no initial values are made.
+
+    `notes` takes what is to be said of params that a parent overruled.
+    """
+    return _construct(spec, args, kwargs, _Build(mesh, None, notes=[] if notes is None else notes))
 
 
 def being_built() -> PreparedSpec | None:
@@ -180,9 +194,13 @@ def _build_root(
     root = _prepared(spec, None, args, kwargs, log=True)
     if not isinstance(root.module, type):
         return root.module
-    return materialize(
-        lambda: construct(root, mesh, *args, **kwargs), mesh, seed=seed, device=device
+    notes: list[Diagnostic] = []
+    module = materialize(
+        lambda: construct(root, mesh, *args, notes=notes, **kwargs), mesh, seed=seed, device=device
     )
+    for note in notes:
+        _log.info("%s", note)
+    return module
 
 
 def _prepared(
@@ -210,7 +228,7 @@ def _construct(
         args, kwargs = args[1:], {"config": args[0], **kwargs}
     # A node's own config wins over the one that its parent hands on.
     config = node.params.get("config", kwargs.get("config", build.config))
-    build = _Build(kwargs.get("mesh") or build.mesh, config, node)
+    build = _Build(kwargs.get("mesh") or build.mesh, config, node, build.notes)
     with _building(build), _placed(node):
         children = {name: _construct(child, (), {}, build) for name, child in node.children.items()}
         args, given = _arguments(node, args, kwargs, children, build)
@@ -244,7 +262,29 @@ def _arguments(
             given[name] = value
     given = {n: v for n, v in given.items() if n not in OFFERED or accepts(parameters, n)}
     _check_given(node, parameters, frozenset(given))
+    _note_overruled(node, given, build)
     return args, given
+
+
+def _note_overruled(node: PreparedSpec, given: Mapping[str, Any], build: _Build) -> None:
+    """A param that the parent passes too has no effect: said once for each node."""
+    for name, value in node.params.items():
+        if name in ("config", "layer_number") or name not in given or given[name] is value:
+            continue
+        if type(given[name]) is type(value) and given[name] == value:
+            continue
+        if any(n.path == node.path and f"`{name}`" in n.message for n in build.notes):
+            continue
+        build.notes.append(
+            Diagnostic(
+                "SP192",
+                f"`{name}` in the params of `{node.module.__name__}` has no effect: its parent "
+                "passes one, which wins",
+                node.path,
+                node.span,
+                help=f"leave `{name}` out of params, or set the config field that the parent reads",
+            )
+        )
 
 
 def _check_passed(node: PreparedSpec, count: int, room: int, twice: frozenset[str]) -> None:

@@ -78,14 +78,14 @@ def test_several_roots_are_listed(write: Write) -> None:
 @pytest.mark.parametrize(
     ("asked", "code", "message", "help"),
     [
-        ("nowhere.py", "SP611", "there is no file `nowhere.py`", None),
+        ("nowhere.py", "SP611", "there is no file `nowhere.py`", "paths are relative"),
         ("no.such:spec", "SP611", "there is no module `no.such` in this folder or on", "give FILE"),
         ("none", "SP610", "`none` does not say where a spec is", "give FILE.py, FILE.py:NAME"),
         ("a", "SP610", "`a` does not say where a spec is", "did you mean `a.py`?"),
         ("empty.py", "SP620", "`empty.py` has no ModuleSpec among its names", "bind the model's"),
         ("a.py:modle", "SP622", "`a.py` has nothing called `modle`", "did you mean `model`?"),
         ("a.py:make", "SP623", "`make` in `a.py` is a `function`, and a spec is a", "bind what"),
-        ("a.py:three", "SP623", "`three` in `a.py` is a `int`, and a spec is a `ModuleSpec`", None),
+        ("a.py:three", "SP623", "`three` in `a.py` is a `int`, and a spec is a", "the file has `model`"),
         ("a.yaml:model", "SP610", "`a.yaml` has one spec, without a name: leave `:model`", None),
     ],
 )

@@ -21,7 +21,7 @@ from specc.compiler.load import forget_last
 from specc.compiler.report import report
 from specc.compiler.target import parse_target
 
-BASE = (FIXTURES / "mistakes" / "tiny_spec.py").read_text(encoding="utf-8")
+BASE = (FIXTURES / "mistakes" / "tiny_spec.py.in").read_text(encoding="utf-8")
 FILES = sorted((FIXTURES / "mistakes").glob("*.txt"))
 CASES = [case for file in FILES for case in read_cases(file)]
 CODE = re.compile(r"^\w+\[(SP\d+)\]", re.MULTILINE)
