@@ -11,9 +11,13 @@ from torch import nn
 
 from . import tree
 from .construct import POSITIONAL
-from .facts import Facts
+from .facts import Facts, elements
 from .kinds import Kind
 from .residual import Residual
+
+
+UNSEEN = Kind(-1)
+"""Stands for whatever else a call may reach."""
 
 
 def constructor_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, list[Kind]]]:
@@ -38,20 +42,41 @@ def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, 
     """Calls of modules in the methods of a class: `self.a(...)`, `layer(...)` in a loop over `self.layers`."""
     for method in residual.functions():
         loops: dict[str, list[nn.Module]] = {}
+        bound_by_loops: set[int] = set()
         for node in tree.walk(method):
-            if isinstance(node, (cst.For, cst.CompFor)):
-                _bind_loop(node, residual, loops)
+            if isinstance(node, (cst.For, cst.CompFor)) and _bind_loop(node, residual, loops):
+                bound_by_loops.add(id(node))
+        other = _names_bound_otherwise(method, bound_by_loops) if loops else set()
         for node in tree.walk(method):
             if isinstance(node, cst.Call):
                 modules = modules_of(node.func, residual, loops)
                 kinds = {k for m in modules for k in facts.children_kinds(m)}
+                if kinds and isinstance(node.func, cst.Name) and node.func.value in other:
+                    kinds.add(UNSEEN)
                 if kinds:
                     yield node, kinds
+
+
+def _names_bound_otherwise(method: cst.FunctionDef, loops: set[int]) -> set[str]:
+    """Names that anything but these loops over modules binds: a call of one may reach something else."""
+    names = {p.name.value for f in tree.walk(method) if isinstance(f, cst.FunctionDef) for p in tree.every_parameter(f)}
+    for node in tree.walk(method):
+        if isinstance(node, (cst.For, cst.CompFor)) and id(node) in loops:
+            continue
+        if isinstance(node, (cst.For, cst.CompFor, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.AsName)):
+            names |= tree.bound_names(node)
+        elif isinstance(node, cst.Lambda):
+            names |= {n.value for n in tree.walk(node.params) if isinstance(n, cst.Name)}
+        elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+            names.add(node.name.value)
+    return names
 
 
 def modules_of(node: cst.CSTNode, residual: Residual, loops: dict[str, list[nn.Module]]) -> list[nn.Module]:
     if isinstance(node, cst.Name):
         return loops.get(node.value, [])
+    if isinstance(node, cst.Subscript):
+        return elements(modules_of(node.value, residual, loops), node) or []
     if not isinstance(node, cst.Attribute):
         return []
     name = tree.self_attribute(node)
@@ -60,14 +85,19 @@ def modules_of(node: cst.CSTNode, residual: Residual, loops: dict[str, list[nn.M
     return [m for m in found if m is not None]
 
 
-def _bind_loop(node: Any, residual: Residual, loops: dict[str, list[nn.Module]]) -> None:
+def _bind_loop(node: Any, residual: Residual, loops: dict[str, list[nn.Module]]) -> bool:
+    """Note what a loop's variable runs over, where that is modules; says whether it is."""
     over, target = node.iter, node.target
     if isinstance(over, cst.Call) and tree.dotted(over.func) == "enumerate" and over.args:
-        over = over.args[0].value
-        target = target.elements[1].value if isinstance(target, cst.Tuple) else target
+        if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
+            return False
+        over, target = over.args[0].value, target.elements[1].value
     holders = modules_of(over, residual, loops) if isinstance(over, cst.Attribute) else []
-    if holders and isinstance(target, cst.Name):
-        loops[target.value] = [child for h in holders for child in h.children()]
+    if not holders or not isinstance(target, cst.Name):
+        return False
+    # One name may run over several lists in one method.
+    loops.setdefault(target.value, []).extend(child for h in holders for child in h.children())
+    return True
 
 
 def argument_names(call: cst.Call, names: list[str]) -> list[str | None]:

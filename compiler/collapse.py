@@ -69,8 +69,8 @@ def _of_base(call: cst.Call, residual: Residual, base_call: cst.Call, facts: Fac
                 return node
             read = node.with_changes(value=inner)
             if id(node) in facts.config_reads:
-                index, name, _ = facts.config_reads[id(node)]
-                facts.config_reads[id(read)] = (index, name, read)
+                indices, name, _ = facts.config_reads[id(node)]
+                facts.config_reads[id(read)] = (indices, name, read)
             return read
         if isinstance(node, cst.Name) and node.value in passed:
             new = passed[node.value]

@@ -14,6 +14,9 @@ from torch import dtype, nn
 
 from specc.runtime import Mesh
 from specc.templates import IdentityOp, ModuleSpec, build_module
+from specc.templates.diagnostic import Span
+from specc.templates.spec import OFFERED
+from specc.templates.spec import is_config as is_template_config
 
 from . import tree
 from .errors import refuse, span_of_class
@@ -22,7 +25,8 @@ from .flatten import Flat
 from .kinds import Kind
 from .pattern import over_kinds, repeated
 from .record import Built
-from .value import Scope, Unknown, evaluate, is_config, is_spec, literal
+from .shared_state import changes_a_list
+from .value import Scope, Unknown, Value, evaluate, is_config, is_literal, is_spec, literal
 
 if TYPE_CHECKING:
     from .fold import Folder
@@ -39,6 +43,7 @@ class Constructor:
         self.parameters = residuals  # of each kind folded so far: its constructor's parameters
         self.gained: list[str] = []  # parameters that the author's constructor has not
         self.handed: dict[str, cst.BaseExpression] = {}  # children handed in, by parameter
+        self._at: tuple[cst.CSTNode, Folder] | None = None  # the expression that builds, for messages
         init = flat.init_of(flat.cls)
         own = set() if init is None else {p.name.value for p in tree.every_parameter(init.node)}
         self.used = used = own if init is None else own | tree.stored_names(init.node.body)
@@ -53,10 +58,13 @@ class Constructor:
         """The plain call for one that built children of this kind's instances, else None."""
         builts = self.facts.built_at(node, self.kind)
         if not builts:
-            self._refuse_unbuilt(node, folder.scope)
+            self._refuse_unbuilt(node, folder)
             return None
+        folder.note_built(node, (b.module for b in builts))
         if all(isinstance(b.module, IdentityOp) for b in builts):
-            return cst.Name(IDENTITY)
+            stand_in = cst.Name(IDENTITY)
+            self.facts.origins[id(stand_in)] = node
+            return stand_in
         kinds = {self._kind_of(b) for b in builts}
         if len(kinds) > 1:
             names = ", ".join(sorted({b.cls.__name__ for b in builts}))
@@ -64,7 +72,7 @@ class Constructor:
                 "SP309",
                 f"one call in `{self.kind.cls.__name__}` builds children that differ ({names}), and it is not a plain list "
                 "comprehension",
-                span_of_class(self.kind.cls),
+                folder.span(node),
                 help="build them as `[build_module(spec, ...) for spec in specs]`, or with a call for each",
             )
         return self._call(builts, node, folder)
@@ -72,54 +80,106 @@ class Constructor:
     def _kind_of(self, built: Built) -> Kind | type:
         return self.facts.kinds.of(built.module) or built.cls
 
-    def _refuse_unbuilt(self, node: cst.Call, scope: Scope) -> None:
+    def refuse_left(self, node: cst.Call, folder: Folder) -> None:
+        """A child built in text that is left as it is (a `match`, an inner function, an f-string)."""
+        if _is_machinery(node, folder.scope):
+            refuse(
+                "SP325",
+                f"`{self.kind.cls.__name__}` builds a child in a statement that is left as it is",
+                folder.span(node),
+                help="build it in a plain statement of `__init__`; decide it by `if`",
+            )
+
+    def _refuse_unbuilt(self, node: cst.Call, folder: Folder) -> None:
         """A build that no instance reached, on a path that could not be folded."""
-        if _is_machinery(node, scope):
+        if _is_machinery(node, folder.scope):
             refuse(
                 "SP313",
                 f"`{self.kind.cls.__name__}` builds a child under a condition that no instance met, and the condition "
                 "can't be decided",
-                span_of_class(self.kind.cls),
+                folder.span(node),
                 help="decide it by an option of the config (a boolean, a string, None)",
             )
 
+    def _span(self) -> Span | None:
+        """The line of the author's that is being folded."""
+        if self._at is None:
+            return span_of_class(self.kind.cls)
+        return self._at[1].span(self._at[0])
+
     def _call(self, builts: list[Built], node: cst.Call, folder: Folder) -> cst.Call:
+        self._at = (node, folder)
         built = builts[0]
         kind = self.facts.kinds.of(built.module)
         machinery = _is_machinery(node, folder.scope)
         if kind is None and not machinery:
             return None  # type: ignore[return-value]  # an imported class called by its name stays
-        explicit = list(node.args)
-        if machinery == "function":
-            explicit = explicit[1:]
-        names = list(inspect.signature(built.cls).parameters)
         args: list[cst.Arg] = []
         seen: set[str] = set()
-        for position, arg in enumerate(explicit):
-            if arg.star:
-                refuse(
-                    "SP311",
-                    f"`{self.kind.cls.__name__}` builds `{built.cls.__name__}` with `{arg.star}` arguments",
-                    span_of_class(self.kind.cls),
-                    help="pass each argument by its plain name",
-                )
-            name = arg.keyword.value if arg.keyword is not None else names[position]
-            if name not in names and tree.is_pure(arg.value):
-                continue  # offered to any child; this one's constructor goes without
+        for name, arg in self._named(node, machinery, built, folder):
             seen.add(name)
+            self._note_passed(name, arg, builts, folder)
             folded = folder.expression(arg.value)
             value = builts[0].arguments.get(name)
             if is_config(value):
                 folded = self._same_config(folded, arg.value, value, folder.scope)
             keyword = name if arg.keyword is not None else POSITIONAL + name
             args.append(cst.Arg(folded, keyword=cst.Name(keyword)))
-        for name in names:
+        self.facts.calls_folded |= {id(b.module) for b in builts}
+        for name in inspect.signature(built.cls).parameters:
             if name in seen:
                 continue
             expression = self._unsaid(name, builts)
             if expression is not None:
                 args.append(cst.Arg(expression, keyword=cst.Name(name)))
         return self._make(built, kind, args)
+
+    def _named(
+        self, node: cst.Call, machinery: str | None, built: Built, folder: Folder
+    ) -> list[tuple[str, cst.Arg]]:
+        """The arguments of a call that builds a child, each with the parameter that it is for."""
+        explicit = list(node.args)
+        if machinery == "function":
+            spec = next((a for a in explicit if a.keyword is not None and a.keyword.value == "spec"), explicit[0])
+            explicit.remove(spec)
+        parameters = inspect.signature(built.cls).parameters
+        plain = [n for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        by_position = [n for n in plain if parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY]
+        if machinery and explicit and explicit[0].keyword is None and self._goes_by_name(explicit[0], folder):
+            by_position = ["config", *(n for n in by_position if n != "config")]
+        found: list[tuple[str, cst.Arg]] = []
+        for position, arg in enumerate(explicit):
+            name = arg.keyword.value if arg.keyword is not None else ""
+            if not arg.star and arg.keyword is None and position < len(by_position):
+                name = by_position[position]
+            offered = machinery is not None and name in OFFERED and name not in parameters
+            if offered and tree.is_pure(arg.value):
+                continue  # the child does without it
+            if arg.star or name not in plain:
+                what = f"with `{arg.star}` arguments" if arg.star else f"with `{tree.code(arg.value)}`, which has no name there"
+                refuse(
+                    "SP311",
+                    f"`{self.kind.cls.__name__}` builds `{built.cls.__name__}` {what}",
+                    folder.span(node),
+                    help="pass each argument by its plain name, to a constructor that names its parameters",
+                )
+            found.append((name, arg))
+        return found
+
+    def _goes_by_name(self, arg: cst.Arg, folder: Folder) -> bool:
+        """Whether build_module hands this first argument on as `config=`, wherever that parameter stands."""
+        known = folder.known(arg.value)
+        return known is not None and is_template_config(known.object)
+
+    def _note_passed(self, name: str, arg: cst.Arg, builts: list[Built], folder: Folder) -> None:
+        """What is known here of an argument is what the child's constructor may know of its parameter."""
+        known = folder.known(arg.value)
+        for built in builts:
+            value = built.arguments.get(name)
+            settled = is_config(value) or isinstance(value, (nn.Module, Mesh))
+            self.facts.passed[id(built.module), name] = Value(value) if settled and known is None else known
+            if is_config(value):  # a node's own config wins over what its parent passes
+                self.facts.passed[id(built.module), name] = Value(value)
 
     def _make(self, built: Built, kind: Kind | None, args: list[cst.Arg]) -> cst.Call:
         if kind is None:
@@ -142,7 +202,7 @@ class Constructor:
 
     def _unsaid(self, name: str, builts: list[Built]) -> cst.BaseExpression | None:
         """An argument that the spec passed, not the parent's text."""
-        if any(name not in b.given for b in builts):
+        if all(name not in b.given for b in builts):
             return None
         values = [b.arguments[name] for b in builts]
         if name == "submodules" or is_spec(values[0]) or _holds_spec(values[0]):
@@ -150,7 +210,7 @@ class Constructor:
         if isinstance(values[0], Mesh):
             return self._mesh()
         if isinstance(values[0], nn.Module):
-            return self._construct(values[0], name)
+            return self._construct(values, name)
         if is_config(values[0]):
             return self._config(values[0])
         other = next((b for b, v in zip(builts, values, strict=True) if _differ(v, values[0])), None)
@@ -159,43 +219,62 @@ class Constructor:
                 "SP312",
                 f"the specs of the layers built at one place in `{self.kind.cls.__name__}` give different values for "
                 f"`{name}` of `{builts[0].cls.__name__}`: {values[0]!r} and {other.arguments[name]!r}",
-                other.span or span_of_class(self.kind.cls),
+                other.span or self._span(),
                 help="let the parent compute it from the layer's number, or give the layers classes of their own",
             )
+        self._refuse_changed_list(values[0], name, builts[0])
         return written(values[0], name, builts[0], self.facts)
+
+    def _refuse_changed_list(self, value: Any, name: str, built: Built) -> None:
+        """A list in the spec is one list for all that the spec builds; on the page each gets its own."""
+        kind = self.facts.kinds.of(built.module) if isinstance(value, list) else None
+        node = None if kind is None else changes_a_list(self.facts.flat(kind))
+        if kind is not None and node is not None:
+            refuse(
+                "SP329",
+                f"`{name}` of `{built.cls.__name__}` is a list in its spec, and the class may change it",
+                self.facts.sources.span(node, *self.facts.flat(kind).chain),
+                help="give a tuple, and make the list in the constructor",
+            )
 
     # ---------------------------------------------------------------- children handed in
 
-    def injected(self, node: cst.Name, scope: Scope) -> cst.BaseExpression | None:
+    def injected(self, node: cst.Name, folder: Folder) -> cst.BaseExpression | None:
         """The constructor call of a child that the spec handed in as the parameter of this name."""
-        known = scope.names.get(node.value)
+        known = folder.scope.names.get(node.value)
         if known is None or not isinstance(known.object, nn.Module):
             return None
         holder = self.facts.kinds.holder(known.object)
         if holder is None or holder[0].module not in self.kind.instances or holder[1] != node.value:
             return None
+        modules = [b.arguments[node.value] for b in self.kind.built]
+        self._at = (node, folder)
+        folder.note_built(node, modules)
         if node.value not in self.handed:
-            self.handed[node.value] = self._construct(known.object, node.value)
+            self.handed[node.value] = self._construct(modules, node.value)
         return self.handed[node.value]
 
-    def _construct(self, module: nn.Module, name: str) -> cst.BaseExpression:
-        built = self.facts.recording.of(module)
-        if isinstance(module, IdentityOp):
+    def _construct(self, modules: list[Any], name: str) -> cst.BaseExpression:
+        """The call that makes a child which the spec handed in, to each instance its own."""
+        first = modules[0]
+        if all(isinstance(m, IdentityOp) for m in modules):
             return cst.Name(IDENTITY)
-        if built is None:
+        builts = [self.facts.recording.of(m) for m in modules]
+        made = [b for b in builts if b is not None]
+        if len(made) < len(modules):
             refuse(
                 "SP314",
-                f"`{name}` of `{self.kind.cls.__name__}` is an instance of `{type(module).__name__}`, made before the build",
-                span_of_class(self.kind.cls),
-                help=f"give it as ModuleSpec({type(module).__name__}, params={{...}})",
+                f"`{name}` of `{self.kind.cls.__name__}` is an instance of `{type(first).__name__}`, made before the build",
+                self._span(),
+                help=f"give it as ModuleSpec({type(first).__name__}, params={{...}})",
             )
         args = []
-        for parameter in inspect.signature(built.cls).parameters:
-            expression = self._unsaid(parameter, [built])
+        for parameter in inspect.signature(made[0].cls).parameters:
+            expression = self._unsaid(parameter, made)
             if expression is not None:
                 positional = parameter in ("config", "mesh")
                 args.append(cst.Arg(expression, keyword=cst.Name((POSITIONAL if positional else "") + parameter)))
-        return self._make(built, self.facts.kinds.of(module), args)
+        return self._make(made[0], self.facts.kinds.of(first), args)
 
     # ---------------------------------------------------------------- a list of children that differ
 
@@ -224,7 +303,7 @@ class Constructor:
                 refuse(
                     "SP309",
                     f"a list of `{self.kind.cls.__name__}` holds identity operations",
-                    span_of_class(self.kind.cls),
+                    self._span(),
                     help="leave them out of the list",
                 )
             call = self._call(group, node.elt, folder)
@@ -272,7 +351,7 @@ class Constructor:
                         "SP312",
                         f"the layers built at one place in `{self.kind.cls.__name__}` are given different arguments "
                         f"by their specs: `{name}` is `{tree.code(found[name].value)}` and `{tree.code(arg.value)}`",
-                        span_of_class(self.kind.cls),
+                        self._span(),
                         help="give every layer of the list the same arguments, or classes of their own",
                     )
                 found.setdefault(name, arg)
@@ -282,7 +361,7 @@ class Constructor:
                     "SP312",
                     f"the layers built at one place in `{self.kind.cls.__name__}` take different arguments: "
                     f"`{kind.__name__}` has no parameter `{missing[0]}`",
-                    span_of_class(self.kind.cls),
+                    self._span(),
                     help="wrap it in a class of your own that takes what the others take",
                 )
         return list(found.values())
@@ -378,9 +457,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 def written(value: Any, name: str, built: Built, facts: Facts) -> cst.BaseExpression:
     """A value from a spec's params as source. Refuses what has none."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return literal(value)
-    if isinstance(value, (tuple, list)) and all(v is None or isinstance(v, (bool, int, float, str)) for v in value):
+    if is_literal(value) or (isinstance(value, list) and all(is_literal(v) for v in value)):
         return literal(value)
     if isinstance(value, dtype):
         facts.imports["torch"] = __import__("torch")

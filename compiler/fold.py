@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import libcst as cst
 from torch import nn
 
 from specc.templates import IdentityOp
+from specc.templates.diagnostic import Span
 
 from . import tree
+from .assumptions import assumption
 from .comments import fold_comments, fold_docstring
 from .construct import IDENTITY, Constructor
 from .errors import refuse, span_of_class
-from .facts import Facts, join
+from .exposure import ADDING
+from .facts import CONTAINERS, Facts, elements, join
 from .flatten import Flat, Method
 from .kinds import Kind
 from .value import (
@@ -23,8 +28,10 @@ from .value import (
     Scope,
     Unknown,
     Value,
+    common,
     evaluate,
     is_config,
+    is_field_or_property,
     literal,
     reads_only_config,
     truth,
@@ -41,18 +48,27 @@ class Folder:
         self.constructor = constructor  # set while folding `__init__`
         self.scope = Scope(vars(_module_of(method.owner)), attributes=self._attribute)
         self.loops: dict[str, list[nn.Module]] = {}  # loop variables over lists of modules
+        self.past_loops: dict[str, list[nn.Module]] = {}  # and what such a name may still be
+        self.outer: frozenset[str] = frozenset()  # locals of the constructors that this one is spliced into
+        self.owned: set[int] = set()  # expressions whose module goes straight to an attribute
 
     # ---------------------------------------------------------------- facts
 
-    def _attribute(self, name: str) -> Any:
+    def _attribute(self, name: str) -> Value:
         if self.constructor is not None or not self.facts.is_stable(self.flat, name):
             raise Unknown
         return self.facts.attribute(self.kind, name)
+
+    def span(self, node: cst.CSTNode) -> Span | None:
+        """The line of a node of this method, for a diagnostic."""
+        return self.facts.sources.span(node, self.method.owner, *self.flat.chain) or span_of_class(self.kind.cls)
 
     def _modules(self, node: cst.BaseExpression) -> list[nn.Module] | None:
         """The modules, over all instances, that a chain like `self.a.b` or a loop variable stands for."""
         if isinstance(node, cst.Name):
             return self.loops.get(node.value)
+        if isinstance(node, cst.Subscript):
+            return elements(self._modules(node.value) or (), node)
         if not isinstance(node, cst.Attribute):
             return None
         name = tree.self_attribute(node)
@@ -107,9 +123,22 @@ class Folder:
         if isinstance(node, (cst.While, cst.Try, cst.TryStar, cst.With)):
             return [self._opaque(node)]
         # Nested functions and classes, match: bound late or not understood, so left as they are.
-        self.scope.forget(tree.stored_names(node))
+        self._forget_stores(node)
         self.leave(node)
         return [node]
+
+    def _forget_stores(self, node: cst.CSTNode) -> set[str]:
+        """Nothing is known any more of what the code under a node stores; returns its names."""
+        stored = tree.stored_names(node)
+        self.scope.forget(stored)
+        self.scope.forget({f"self.{a.attr.value}" for a in tree.stored_attributes(node) if tree.self_attribute(a)})
+        for name in stored:
+            self._end_loop(name)
+        return stored
+
+    def _end_loop(self, name: str) -> None:
+        if name in self.loops:
+            self.past_loops.setdefault(name, []).extend(self.loops.pop(name))
 
     def _line(self, node: cst.SimpleStatementLine) -> Statements:
         spliced = self._super_init(node)
@@ -130,18 +159,21 @@ class Folder:
     def _small(self, node: cst.BaseSmallStatement) -> cst.BaseSmallStatement | None:
         if isinstance(node, cst.Assign):
             value = self._known(node.value)
+            self._own(node.value, [t.target for t in node.targets])
             new = node.with_changes(value=self.expression(node.value), targets=[self._target(t) for t in node.targets])
-            if isinstance(new.value, cst.Name) and new.value.value == IDENTITY:
-                return None  # a layer that is not there
             for target in node.targets:
                 self._bind(target.target, value)
+            if isinstance(new.value, cst.Name) and new.value.value == IDENTITY:
+                return None  # a layer that is not there
             return node if _same(new, node) else new
         if isinstance(node, cst.AnnAssign):
             value = None if node.value is None else self._known(node.value)
+            if node.value is not None:
+                self._own(node.value, [node.target])
             folded = None if node.value is None else self.expression(node.value)
+            self._bind(node.target, value)
             if isinstance(folded, cst.Name) and folded.value == IDENTITY:
                 return None
-            self._bind(node.target, value)
             return node if folded is node.value else node.with_changes(value=folded)
         if isinstance(node, cst.AugAssign):
             self._bind(node.target, None)
@@ -156,13 +188,59 @@ class Folder:
                 self.facts.used_fields |= known.fields
                 return None
             return tree.rebuild(node, self.expression)
-        if isinstance(node, cst.Del):
-            self.scope.forget(tree.stored_names(node))
+        if isinstance(node, (cst.Del, cst.Import, cst.ImportFrom)):
+            self._forget_stores(node)
             return node
-        if isinstance(node, (cst.Import, cst.ImportFrom)):
-            self.scope.forget(tree.stored_names(node))
-            return node
+        if isinstance(node, cst.Expr):
+            self._own_added(node.value)
         return tree.rebuild(node, self.expression)
+
+    # ---------------------------------------------------------------- where modules go
+
+    def _own(self, value: cst.BaseExpression, targets: list[cst.BaseExpression]) -> None:
+        """Note the children in a value that goes straight to attributes of `self`.
+
+        Whatever else a child is bound to is another name to call it by, which nobody follows.
+        """
+        if self.constructor is not None and all(_is_of_self(t) for t in targets):
+            self._own_parts(value)
+
+    def _own_added(self, node: cst.BaseExpression) -> None:
+        """`self.layers.append(child)` owns it too."""
+        if self.constructor is not None and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            if node.func.attr.value in ADDING and _is_of_self(node.func.value):
+                for arg in node.args:
+                    self._own_parts(arg.value)
+
+    def _own_parts(self, node: cst.CSTNode) -> None:
+        self.owned.add(id(node))
+        inner: list[cst.CSTNode] = []
+        if isinstance(node, cst.IfExp):
+            inner = [node.body, node.orelse]
+        elif isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
+            inner = [e.value for e in node.elements]
+        elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            inner = [node.elt]
+        elif isinstance(node, cst.DictComp):
+            inner = [node.value]
+        elif isinstance(node, cst.Call) and self._keeps_modules(node.func):
+            inner = [a.value for a in node.args]
+        for part in inner:
+            self._own_parts(part)
+
+    def _keeps_modules(self, func: cst.BaseExpression) -> bool:
+        """Whether what is called only holds the modules that it is given, for all to see."""
+        try:
+            callee = evaluate(func, self.scope).object
+        except Unknown:
+            return False
+        return any(callee is c for c in (nn.ModuleList, nn.Sequential, nn.ModuleDict, list, dict, tuple, OrderedDict))
+
+    def note_built(self, node: cst.BaseExpression, modules: Iterable[nn.Module]) -> None:
+        """A child was built, or handed in, by this expression: has it names that nobody follows?"""
+        if id(node) not in self.owned:
+            for module in modules:
+                self.facts.escape(module)
 
     def _target(self, target: cst.AssignTarget) -> cst.AssignTarget:
         """Folds what a target reads (`a[self.i] = ...`), not what it stores."""
@@ -177,7 +255,7 @@ class Folder:
     def _bind(self, target: cst.BaseExpression, value: Value | None) -> None:
         if isinstance(target, cst.Name):
             self.scope.names[target.value] = value
-            self.loops.pop(target.value, None)
+            self._end_loop(target.value)
         elif isinstance(target, (cst.Tuple, cst.List)):
             for element in target.elements:
                 self._bind(element.value, None)
@@ -194,7 +272,24 @@ class Folder:
         try:
             return evaluate(node, self.scope)
         except Unknown:
-            return Value(NOT_NONE) if self._never_none(node) else None
+            pass
+        if isinstance(node, cst.IfExp):
+            try:
+                return self._known(node.body if truth(node.test, self.scope).object else node.orelse)
+            except Unknown:
+                pass
+        if isinstance(node, cst.Call) and self.constructor is not None:
+            modules: list[Any] = [b.module for b in self.facts.built_at(node, self.kind)]
+            if modules:
+                try:
+                    return Value(common(modules))
+                except Unknown:
+                    return Value(NOT_NONE)
+        return Value(NOT_NONE) if self._never_none(node) else None
+
+    def known(self, node: cst.BaseExpression) -> Value | None:
+        """What is known of an expression here."""
+        return self._known(node)
 
     def _never_none(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or):
@@ -223,19 +318,26 @@ class Folder:
             return True
         builds = self.constructor is not None and self.constructor.builds_inside(whole)
         if value.grade is Grade.SWITCH or builds:
-            if reads_only_config(test, self.scope):
-                self.facts.used_fields |= value.fields
-                self.facts.assumptions.append(_assumption(test, value))
+            if self._assume(test, value):
                 return True
             if builds:
                 refuse(
                     "SP306",
                     f"in `{self.kind.cls.__name__}`, `{tree.code(test)}` decides which child is built, and it reads a number "
                     "that the config does not hold",
-                    span_of_class(self.method.owner),
+                    self.span(test),
                     help="write the test over fields of the config, or over an option (a boolean, a string, None)",
                 )
         return False
+
+    def _assume(self, test: cst.BaseExpression, value: Value) -> bool:
+        """Make the answer of a test of numbers an assumption of the page, where its Config can assert it."""
+        assumed = assumption(test, value, self.scope) if reads_only_config(test, self.scope) else None
+        if assumed is None:
+            return False
+        self.facts.used_fields |= value.fields
+        self.facts.assumptions.append(assumed)
+        return True
 
     def _take(self, node: cst.If, holds: bool) -> Statements:
         if holds:
@@ -282,34 +384,28 @@ class Folder:
         return node.with_changes(test=test, body=body, orelse=orelse)
 
     def _for(self, node: cst.For) -> cst.For:
-        iterated = self._loop_modules(node.iter)
-        stored = tree.stored_names(node)
-        self.scope.forget(stored)
-        for name in stored:
-            self.loops.pop(name, None)
-        target: cst.BaseExpression = node.target
-        over = node.iter
+        iterated = self._loop_modules(node.iter, node.target)
+        new_iter = node.iter if iterated is not None else self.expression(node.iter)
+        self._forget_stores(node)
         if iterated is not None:
-            if isinstance(over, cst.Call) and isinstance(target, cst.Tuple):
-                target = target.elements[1].value
-            if isinstance(target, cst.Name):
-                self.loops[target.value] = iterated
-            new_iter = node.iter
-            self.leave(node.iter)
-        else:
-            new_iter = self.expression(node.iter)
+            self.loops[_module_target(node.target)] = iterated
         body = tree.with_body(node, self.block(tree.body_of(node))).body
         orelse = node.orelse
         if orelse is not None:
             orelse = tree.with_body(orelse, self.block(tree.body_of(orelse)))
-        self.scope.forget(stored)
-        for name in stored:
-            self.loops.pop(name, None)
+        self._forget_stores(node)
         return node.with_changes(iter=new_iter, body=body, orelse=orelse)
 
-    def _loop_modules(self, node: cst.BaseExpression) -> list[nn.Module] | None:
-        """The elements of `self.layers`, or of `enumerate(self.layers)`."""
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "enumerate" and node.args:
+    def _loop_modules(
+        self, node: cst.BaseExpression, target: cst.BaseAssignTargetExpression
+    ) -> list[nn.Module] | None:
+        """The elements of `self.layers`, or of `enumerate(self.layers)`, where the target names them."""
+        if not _module_target(target):
+            return None
+        counted = isinstance(node, cst.Call) and tree.dotted(node.func) == "enumerate" and bool(node.args)
+        if counted is not isinstance(target, cst.Tuple):
+            return None
+        if counted and isinstance(node, cst.Call):
             node = node.args[0].value
         holders = self._modules(node) if isinstance(node, cst.Attribute) else None
         if holders is None or not all(isinstance(h, (nn.ModuleList, nn.Sequential)) for h in holders):
@@ -318,13 +414,12 @@ class Folder:
 
     def _opaque(self, node: Any) -> Any:
         """Loops, try and with: any of their statements may run any number of times."""
-        stored = tree.stored_names(node)
-        self.scope.forget(stored)
+        self._forget_stores(node)
 
         def inside(child: Any) -> Any:
             if isinstance(child, cst.IndentedBlock):
                 new = child.with_changes(body=self.block(child.body) or [_PASS])
-                self.scope.forget(stored)
+                self._forget_stores(node)
                 return new
             if isinstance(child, cst.BaseExpression):
                 return self.expression(child)
@@ -346,13 +441,35 @@ class Folder:
         if base is None:
             return None  # the base is imported: its constructor is called on the page too
         inner = Folder(self.facts, self.kind, self.flat, base, self.constructor)
+        inner.outer = self.outer | self._locals()
         inner.scope.names = {k: v for k, v in self.scope.names.items() if k.startswith("self.")}
+        inner.scope.names["self"] = None
         lines = self._bind_base(call, base, inner)
-        lines += inner.block(_without_docstring(tree.body_of(base.node)))
+        lines += self._without_return(inner.block(_without_docstring(tree.body_of(base.node))), base)
         self.scope.names |= {k: v for k, v in inner.scope.names.items() if k.startswith("self.")}
         lines = _with_leading(lines, list(node.leading_lines))
         if lines and node.trailing_whitespace.comment is not None and isinstance(lines[0], cst.SimpleStatementLine):
             lines[0] = lines[0].with_changes(trailing_whitespace=node.trailing_whitespace)
+        return lines
+
+    def _locals(self) -> frozenset[str]:
+        names = {p.name.value for p in tree.every_parameter(self.method.node)}
+        return frozenset(tree.stored_names(self.method.node.body) | names)
+
+    def _without_return(self, lines: Statements, base: Method) -> Statements:
+        """A base's constructor that ends early would end the one that it is spliced into."""
+        if lines and isinstance(lines[-1], cst.SimpleStatementLine) and isinstance(lines[-1].body[-1], cst.Return):
+            last = lines[-1].body[:-1]
+            lines = [*lines[:-1], *([lines[-1].with_changes(body=last)] if last else [])]
+        for line in lines:
+            for item in tree.own(line):
+                if isinstance(item, cst.Return):
+                    refuse(
+                        "SP324",
+                        f"the constructor of `{base.owner.__name__}`, a base of `{self.kind.cls.__name__}`, returns early",
+                        self.facts.sources.span(item, base.owner),
+                        help="put the rest of it under an `if`",
+                    )
         return lines
 
     def _bind_base(self, call: cst.Call, base: Method, inner: Folder) -> Statements:
@@ -363,41 +480,50 @@ class Folder:
             refuse(
                 "SP307",
                 f"`{self.kind.cls.__name__}` calls its base's constructor with `*` or `**`, or with a parameter it has not",
-                span_of_class(self.method.owner),
+                self.span(call),
                 help="pass each argument by its plain name",
             )
         lines: Statements = []
         used = set(tree.loaded_names(base.node.body))
-        locals_here = tree.stored_names(self.method.node.body) | {p.name.value for p in tree.parameters(self.method.node)}
-        clash = (tree.stored_names(base.node.body) & locals_here) - set(passed)
+        stored = tree.stored_names(base.node.body)
+        locals_here = self._locals() | self.outer
+        same = {n for n, e in passed.items() if isinstance(e, cst.Name) and e.value == n}
+        # A parameter that both call by one name is one local on the page: the base must leave it alone.
+        clash = (stored & locals_here) - set(passed) | {n for n in stored & same if self._reads_beside(n, call)}
         if clash:
             refuse(
                 "SP308",
                 f"`{self.kind.cls.__name__}` and its base `{base.owner.__name__}` both have a local `{sorted(clash)[0]}` in `__init__`",
-                span_of_class(self.method.owner),
+                self.span(call),
                 help="rename one of them",
             )
-        for param in params:
-            name = param.name.value
-            expression = passed.get(name, param.default)
-            if expression is None:
+        defaults = {p.name.value: p.default for p in params if p.default is not None and p.name.value not in passed}
+        for name, expression in [*passed.items(), *defaults.items()]:
+            given = name in passed
+            known = self._known(expression) if given else self.facts.default(expression, base.owner)
+            inner.scope.names[name] = known
+            if name in same:
                 continue
-            inner.scope.names[name] = self._known(expression)
-            if name not in used or (isinstance(expression, cst.Name) and expression.value == name):
+            if name not in used and tree.is_pure(expression):
                 continue
             if name in locals_here:
                 refuse(
                     "SP307",
                     f"`{self.kind.cls.__name__}` passes `{tree.code(expression)}` for `{name}` of its base "
                     f"`{base.owner.__name__}`, and has a `{name}` of its own",
-                    span_of_class(self.method.owner),
+                    self.span(call),
                     help="pass the parameter of that name, or rename one of the two",
                 )
-            folded = self.expression(expression)
+            folded = (self if given else inner).expression(expression)
             line = cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(cst.Name(name))], folded)])
             lines.append(line)
             self.facts.keep(folded)
         return lines
+
+    def _reads_beside(self, name: str, call: cst.Call) -> bool:
+        """Whether the constructor reads a name anywhere but in this call of its base's."""
+        inside = sum(1 for n in tree.loaded_names(call) if n == name)
+        return sum(1 for n in tree.loaded_names(self.method.node.body) if n == name) > inside or name in self.outer
 
     # ---------------------------------------------------------------- expressions
 
@@ -422,46 +548,90 @@ class Folder:
             value = evaluate(node, self.scope)
         except Unknown:
             return None
-        if value.grade is not Grade.DECISION or not (value.object is None or isinstance(value.object, (bool, str))):
+        if value.grade is not Grade.DECISION or not (value.object is None or type(value.object) in (bool, str)):
             return None
         self.facts.used_fields |= value.fields
         return self.facts.keep(tree.in_place_of(node, literal(value.object)))
 
     def _name(self, node: cst.Name) -> cst.BaseExpression:
         if self.constructor is not None:
-            injected = self.constructor.injected(node, self.scope)
+            injected = self.constructor.injected(node, self)
             if injected is not None:
                 return injected
         self._escape(node)
+        self._note_config_value(node)
         return node
 
     def _attribute_node(self, node: cst.Attribute) -> cst.BaseExpression:
         self._escape(node)
         new: cst.BaseExpression = self._without_escape(node)
+        self._note_config_value(node, new)
         return new
 
     def _without_escape(self, node: Any) -> Any:
-        """As `expression`, for a module that is only looked into or called."""
+        """As `expression`, for a module that is only looked into or called, or a config that is read."""
         if isinstance(node, cst.Attribute):
+            self._escape_by_method(node)
             new = node.with_changes(value=self._without_escape(node.value))
             new = node if new.value is node.value else new
-            try:
-                base = evaluate(node.value, self.scope).object
-            except Unknown:
-                return new
-            if is_config(base):
-                self.facts.read_config(new, base, node.attr.value)
+            self._read_config(node, new)
             return new
         if isinstance(node, cst.Name):
-            return node if self._modules(node) is not None or node.value == "self" else self.expression(node)
+            if node.value in self.past_loops:
+                self._escape(node)
+            looked_into = self._modules(node) is not None or node.value == "self" or self._config_value(node) is not None
+            return node if looked_into else self.expression(node)
         return self.expression(node)
 
-    def _escape(self, node: cst.BaseExpression) -> None:
+    def _escape(self, node: cst.CSTNode) -> None:
         """A module handed on as a value: whoever gets it may call it with anything."""
-        modules = self._modules(node)
-        for module in modules or ():
-            for kind in self.facts.children_kinds(module):
-                self.facts.bindings[kind].escaped = True
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            past = self.past_loops.get(node.value, []) if isinstance(node, cst.Name) else []
+            for module in [*(self._modules(node) or ()), *past]:
+                self.facts.escape(module)
+
+    def _escape_by_method(self, node: cst.Attribute) -> None:
+        """`self.child.forward`, `self.heads.items`: a method of torch's that reaches what is inside."""
+        for module in self._modules(node.value) or ():
+            name = node.attr.value
+            if name in ADDING or name in module.__dict__ or name in module._modules:
+                continue
+            if name in ("forward", "__call__") or hasattr(nn.Module, name) or not hasattr(module, name):
+                self.facts.escape(module)
+            elif isinstance(module, CONTAINERS):
+                self.facts.escape(module)
+
+    # ---------------------------------------------------------------- the config
+
+    def _config_value(self, node: cst.CSTNode) -> Any:
+        """The config that an expression is, else None."""
+        if not isinstance(node, (cst.Name, cst.Attribute)):
+            return None
+        try:
+            value = evaluate(node, self.scope).object
+        except Unknown:
+            return None
+        return value if is_config(value) else None
+
+    def _read_config(self, node: cst.Attribute, new: cst.Attribute) -> None:
+        config = self._config_value(node.value)
+        if config is None:
+            return
+        if not is_field_or_property(config, node.attr.value):
+            refuse(
+                "SP202",
+                f"`{tree.code(node)}` is no field and no property of `{type(config).__name__}`, and the page's Config "
+                "has nothing else",
+                self.span(node),
+                help="make it a field or a property",
+            )
+        self.facts.read_config(new, config, node.attr.value)
+
+    def _note_config_value(self, node: cst.CSTNode, new: cst.CSTNode | None = None) -> None:
+        """Remember where a whole config is a value: what is read of it there is not seen."""
+        config = self._config_value(node)
+        if config is not None:
+            self.facts.config_values[id(new or node)] = (new or node, self.method.owner)
 
     def _boolean(self, node: cst.BooleanOperation) -> cst.BaseExpression:
         """`a and b`, `a or b`: a known left side decides or disappears; a right side stays as a value."""
@@ -471,11 +641,9 @@ class Folder:
             return tree.rebuild(node, self.expression)
         if left.grade is Grade.NUMBER:
             return tree.rebuild(node, self.expression)
-        if left.grade is Grade.SWITCH and not reads_only_config(node.left, self.scope):
+        if left.grade is Grade.SWITCH and not self._assume(node.left, left):
             return tree.rebuild(node, self.expression)
         self.facts.used_fields |= left.fields
-        if left.grade is Grade.SWITCH:
-            self.facts.assumptions.append(_assumption(node.left, left))
         decides = bool(left.object) == isinstance(node.operator, cst.Or)
         kept = node.left if decides else node.right
         return self.facts.keep(tree.in_place_of(node, self.expression(kept)))
@@ -498,7 +666,14 @@ class Folder:
         modules = self._modules(node.func)
         if modules is not None and all(isinstance(m, IdentityOp) for m in modules) and len(node.args) == 1:
             return self.facts.keep(tree.in_place_of(node, self.expression(node.args[0].value)))
-        func = self._without_escape(node.func) if isinstance(node.func, (cst.Attribute, cst.Name)) else self.expression(node.func)
+        if isinstance(node.func, cst.Subscript) and modules is not None:  # layers[i](x)
+            base = self._without_escape(node.func.value)
+            func: Any = node.func.with_changes(value=base, slice=[self.expression(e) for e in node.func.slice])
+            func = node.func if _same(func, node.func) else func
+        elif isinstance(node.func, (cst.Attribute, cst.Name)):
+            func = self._without_escape(node.func)
+        else:
+            func = self.expression(node.func)
         new = node.with_changes(func=func, args=[self._argument(a) for a in node.args])
         if modules is not None:
             self._note_call(new, node, modules)
@@ -520,9 +695,15 @@ class Folder:
                 self.facts.bindings[kind].escaped = True
                 continue
             values: dict[str, Value | None] = {}
-            for param in params:
-                expression = passed.get(param.name.value, param.default)
-                values[param.name.value] = None if expression is None else self._known(expression)
+            for position, param in enumerate(params):
+                name = param.name.value
+                if name in passed:
+                    # Of a Sequential only the first is called with what is passed here.
+                    direct = all(self.facts.kinds.of(m) is not None for m in modules)
+                    values[name] = self._known(passed[name]) if direct or position else None
+                else:
+                    owner = self.facts.flat(kind).methods["forward"].owner
+                    values[name] = None if param.default is None else self.facts.default(param.default, owner)
             self.facts.bindings[kind].join(values)
 
     def _comprehension(self, node: Any) -> Any:
@@ -531,12 +712,12 @@ class Folder:
             pattern = self.constructor.pattern(node, self)
             if pattern is not None:
                 return pattern
-        before = self.scope
+        before, loops = self.scope, dict(self.loops)
         self.scope = before.copy()
-        self.scope.forget(tree.stored_names(node))
-        holders = self._loop_modules(node.for_in.iter)
-        if holders is not None and isinstance(node.for_in.target, cst.Name):
-            self.loops[node.for_in.target.value] = holders
+        self._forget_stores(node)
+        holders = self._loop_modules(node.for_in.iter, node.for_in.target)
+        if holders is not None:
+            self.loops[_module_target(node.for_in.target)] = holders
             iterated = node.for_in.with_changes(ifs=[tree.rebuild(i, self.expression) for i in node.for_in.ifs])
         else:
             iterated = tree.rebuild(node.for_in, self.expression)
@@ -544,27 +725,32 @@ class Folder:
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
                 changes[name] = self.expression(getattr(node, name))
-        self.scope = before
+        self.scope, self.loops = before, loops
+        for item in tree.walk(node):
+            if isinstance(item, cst.NamedExpr):  # it binds a name of the function, not of the comprehension
+                self._bind(item.target, None)
         new = node.with_changes(**changes)
         return new
 
     def _named(self, node: cst.NamedExpr) -> cst.NamedExpr:
         new = tree.rebuild(node, lambda child: child if child is node.target else self.expression(child))
-        self.scope.forget(tree.stored_names(node))
+        self._forget_stores(node)
         return new
 
     def leave(self, node: Any) -> Any:
         """Text that stays whole (an f-string, a lambda): what it reads of configs and modules still counts."""
+        looked_into: set[int] = set()
         for item in tree.walk(node):
             if isinstance(item, cst.Attribute):
-                try:
-                    base = evaluate(item.value, self.scope).object
-                except Unknown:
-                    base = None
-                if is_config(base):
-                    self.facts.read_config(item, base, item.attr.value)
-                if not isinstance(node, (cst.Attribute, cst.Call)):
-                    self._escape(item)
+                looked_into.add(id(item.value))
+                self._escape_by_method(item)
+                self._read_config(item, item)
+            if isinstance(item, (cst.Attribute, cst.Name)):
+                self._escape(item)
+                if id(item) not in looked_into:
+                    self._note_config_value(item)
+            if isinstance(item, cst.Call) and self.constructor is not None:
+                self.constructor.refuse_left(item, self)
         return node
 
 
@@ -592,15 +778,24 @@ _EXPRESSIONS: dict[type[cst.CSTNode], Any] = {
 _PASS = cst.SimpleStatementLine(body=[cst.Pass()])
 
 
-def _assumption(test: cst.BaseExpression, value: Value) -> Any:
-    from .facts import Assumption
+def _module_target(target: cst.BaseExpression) -> str:
+    """The name that runs over modules in `for x in ...` and `for i, x in enumerate(...)`; "" for others."""
+    if isinstance(target, cst.Tuple):
+        pair = [e.value for e in target.elements]
+        target = pair[1] if len(pair) == 2 else target
+    return target.value if isinstance(target, cst.Name) else ""
 
-    return Assumption(test, bool(value.object), value.fields)
+
+def _is_of_self(node: cst.CSTNode) -> bool:
+    """`self.a`, `self.a.b`, `self.a["b"]`: something of `self`'s."""
+    while isinstance(node, (cst.Attribute, cst.Subscript)):
+        if tree.self_attribute(node) is not None:
+            return True
+        node = node.value
+    return False
 
 
 def _module_of(owner: type) -> Any:
-    import sys
-
     return sys.modules[owner.__module__]
 
 

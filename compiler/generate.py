@@ -58,10 +58,8 @@ def generate(target: Target, overrides: Sequence[str] = (), *, validate: bool = 
     """
     loaded = load_spec(target)
     spec, warnings = apply_overrides(loaded.spec, overrides)
-    # The origin as the user gave it, for messages: a page's header has it relative to the page.
-    origin = loaded.target.origin(Path.cwd())
     with contextlib.redirect_stdout(sys.stderr):
-        compiled = compile_spec(spec, origin=origin, overrides=tuple(overrides), validate=validate)
+        compiled = compile_spec(spec, validate=validate)
     notes = [*compiled.notes, *_unseen(compiled, target)]
     return Generated(
         compiled, loaded.target, tuple(overrides), validate, tuple(warnings), tuple(notes)

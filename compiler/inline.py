@@ -38,7 +38,7 @@ def _join(statements: list[Any], function: cst.FunctionDef, outermost: bool, fac
             if name is not None and value is not None:
                 rest = statements[position + 1 :]
                 if _dead_after(name, statement, rest, outermost, function):
-                    joined = _joined(out[-1], name, value, statement)
+                    joined = _joined(out[-1], name, value, statement, facts)
         if joined is not None:
             if id(statement) in facts.removed_after:  # the next one may follow on
                 facts.removed_after[id(joined)] = joined
@@ -62,8 +62,10 @@ def _dead_after(name: str, second: Any, rest: list[Any], outermost: bool, functi
     return True
 
 
-def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any) -> Any:
+def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any, facts: Facts) -> Any:
     if not isinstance(second, cst.SimpleStatementLine) or len(second.body) != 1:
+        return None
+    if isinstance(second.body[0], (cst.AugAssign, cst.Del)):
         return None
     if any(line.comment for line in (*first.leading_lines, *second.leading_lines)):
         return None
@@ -76,7 +78,7 @@ def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any) -> An
         trailing = first.trailing_whitespace
     if sum(1 for n in tree.loaded_names(second) if n == name) != 1:
         return None
-    if not tree.is_pure(value) and not _evaluated_first(second.body[0], name):
+    if not _is_constant(value, facts) and not _evaluated_first(second.body[0], name):
         return None
     shown = tree.parenthesised(value) if _needs_parentheses(second.body[0], name) else value
 
@@ -90,6 +92,18 @@ def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any) -> An
 
     return second.with_changes(
         leading_lines=first.leading_lines, body=[tree.replace(second.body[0], swap)], trailing_whitespace=trailing
+    )
+
+
+def _is_constant(value: cst.BaseExpression, facts: Facts) -> bool:
+    """Whether a value is the same wherever it is evaluated: it reads literals and the config alone.
+    Another name or attribute may be changed by a call in between."""
+    if id(value) in facts.config_reads:
+        return True
+    if isinstance(value, (cst.Name, cst.Attribute)):
+        return isinstance(value, cst.Name) and value.value in ("None", "True", "False")
+    return tree.is_pure(value) and all(
+        _is_constant(part, facts) for part in tree.parts(value) if isinstance(part, cst.BaseExpression)
     )
 
 
@@ -119,7 +133,11 @@ def _evaluated_first(small: cst.BaseSmallStatement, name: str) -> bool:
 
 def _in_evaluation_order(node: Any) -> Any:
     """Operands before the operation that uses them. A branch that may not run ends the walk."""
-    if isinstance(node, (cst.Lambda, cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.SetComp, cst.IfExp, cst.BooleanOperation)):
+    if isinstance(node, (cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.SetComp)):
+        yield from _in_evaluation_order(node.for_in.iter)  # what it runs over comes first, and once
+        yield node
+        return
+    if isinstance(node, (cst.Lambda, cst.IfExp, cst.BooleanOperation)):
         yield node
         return
     if isinstance(node, cst.Attribute):

@@ -87,16 +87,20 @@ class Kinds:
     def _children_first(self) -> Iterator[nn.Module]:
         seen: set[int] = set()
 
+        made: dict[int, list[nn.Module]] = {}
+        for built in self.recording.built.values():
+            made.setdefault(id(built.owner), []).append(built.module)
+
         def visit(module: nn.Module) -> Iterator[nn.Module]:
             if id(module) not in seen:
                 seen.add(id(module))
-                for child in module.children():
+                # What was built and then dropped is still a call in somebody's constructor.
+                for child in (*module.children(), *made.get(id(module), ())):
                     yield from visit(child)
                 yield module
 
         root = self.recording.root
         self._signature_of_root_config(root)
-        # What was built and then dropped is still a call in somebody's constructor.
         rest = [b.module for b in self.recording.built.values()]
         yield from visit(root)
         for module in rest:

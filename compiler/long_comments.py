@@ -63,13 +63,12 @@ def _lifted_inside(node: Any, depth: int) -> Any:
     args = [tree.rebuild(a, lambda part: _lifted_inside(part, depth + 4)) for a in node.args]
     before = node.whitespace_before_args
     for position, arg in enumerate(args):
-        comma = arg.comma
-        after = comma.whitespace_after if isinstance(comma, cst.Comma) else None
+        after = _after(arg)
         if not isinstance(after, cst.ParenthesizedWhitespace) or after.first_line.comment is None:
             continue
         comment = after.first_line.comment
         code = _on_one_line(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT))
-        above = before if position == 0 else args[position - 1].comma.whitespace_after
+        above = before if position == 0 else _after(args[position - 1])
         if code is None or _fits(f"{code},", comment, depth):
             continue
         if not isinstance(above, cst.ParenthesizedWhitespace):
@@ -83,6 +82,10 @@ def _lifted_inside(node: Any, depth: int) -> Any:
         args[position] = _with_after(arg, bare)
     same = all(a is b for a, b in zip(args, node.args, strict=True))
     return node if same else node.with_changes(args=args, whitespace_before_args=before)
+
+
+def _after(arg: cst.Arg) -> cst.BaseParenthesizableWhitespace | None:
+    return arg.comma.whitespace_after if isinstance(arg.comma, cst.Comma) else None
 
 
 def _with_after(arg: cst.Arg, space: cst.ParenthesizedWhitespace) -> cst.Arg:

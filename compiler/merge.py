@@ -19,6 +19,7 @@ from . import tree
 from .construct import config_handle
 from .facts import Facts
 from .kinds import Kind
+from .names import page_names
 from .pattern import renewed
 from .residual import Residual
 
@@ -73,7 +74,7 @@ def rename(residuals: dict[Kind, Residual], names: dict[str, str]) -> None:
 
 def _names(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
     names: dict[Kind, str] = {}
-    taken: set[str] = {"Config"}
+    taken = page_names(residuals, facts)
     of_name: dict[str, list[Kind]] = {}
     for kind in residuals:
         of_name.setdefault(kind.cls.__name__, []).append(kind)
@@ -122,10 +123,18 @@ def _words(kind: Kind, first: Kind, residuals: dict[Kind, Residual], names: dict
             words += _option_word(name, a, b)
     configs = [(v, right.get(k)) for k, v in left.items() if k in right and hasattr(v, "__dataclass_fields__")]
     for a, b in configs:
-        for field in (f for f in getattr(a, "__dataclass_fields__", {}) if f[0] != "_"):
+        asked = _attributes(kind, facts)
+        for field in (f for f in getattr(a, "__dataclass_fields__", {}) if f in asked):
             words += _option_word(field, getattr(a, field), getattr(b, field, None))
     words.append(_role(kind, facts))
     return [w for w in words if w]
+
+
+def _attributes(kind: Kind, facts: Facts) -> set[str]:
+    """The names after a dot in a class as its author wrote it: an option among them makes a difference."""
+    methods = facts.flat(kind).methods.values()
+    nodes = [m.node for m in methods] + [m.node for m in facts.flat(kind)._inits.values()]
+    return {i.attr.value for n in nodes for i in tree.walk(n) if isinstance(i, cst.Attribute)}
 
 
 def _option_word(name: str, mine: Any, theirs: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
@@ -19,21 +20,19 @@ from specc.runtime import Mesh
 from . import tree
 from .calls import drop_defaults, forward_calls, shaped
 from .construct import POSITIONAL, written
-from .errors import refuse
 from .facts import Facts
 from .kinds import Kind
 from .long_comments import lift_long_comments
-from .names import Needs, collect, line_for
+from .names import Needs, collect, line_for, need_for_function
 from .page_config import PageConfig
 from .residual import Residual
+from .survivors import refuse_words
 from .title import title_and_facts
 from .unify import shaped_for_all
 from .value import is_config
 
 # The look of the page, whatever the project's own settings; the source's trailing commas do not decide it.
 BLACK = black.Mode(line_length=100, magic_trailing_comma=False, target_versions={TargetVersion.PY311})
-# Words of the spec that must not survive in the page's code.
-SPEC_WORDS = frozenset({"ModuleSpec", "build_module", "submodules", "layer_spec", "layer_specs", "get_submodules", "IdentityOp", "_Identity_"})
 
 
 def finish(residuals: dict[Kind, Residual], names: dict[Kind, str], configs: dict[str, str], facts: Facts) -> PageConfig:
@@ -58,9 +57,10 @@ def render(
     loss: str | None,
 ) -> str:
     """The page's text below its header, formatted."""
-    needs = collect(residuals.values(), facts, set(names.values()) | set(configs.values()))
-    for statement in needs.copied.values():
-        page_config.scan_names(i.attr.value for i in tree.walk(statement) if isinstance(i, cst.Attribute))
+    needs = collect(residuals, facts, names, set(configs.values()))
+    page_config.scan_names(facts.read_by_name)
+    for method, owner in page_config.methods():
+        need_for_function(method, owner, facts, needs)
     config_texts = page_config.classes(configs, lambda node: tree.code(node).strip("\n"))
     root = facts.kinds.root
     root_call = _root_call(residuals[root], names[root], configs, facts)
@@ -90,7 +90,7 @@ def render(
         root=names[root],
         root_call=root_call,
     )
-    _refuse_survivors(text)
+    refuse_words(text)
     return black.format_str(text, mode=BLACK)
 
 
@@ -135,6 +135,8 @@ def _callee(func: cst.BaseExpression, residual: Residual, facts: Facts) -> Any:
     if dotted is None:
         return None
     first, *rest = dotted.split(".")
+    if first in _local_names(residual):
+        return None  # a local may hide what the module calls by that name
     thing = facts.imports.get(first)
     if thing is None:
         for owner in residual.flat.chain:
@@ -146,6 +148,22 @@ def _callee(func: cst.BaseExpression, residual: Residual, facts: Facts) -> Any:
             return None
         thing = getattr(thing, name, None)
     return thing if callable(thing) else None
+
+
+def _local_names(residual: Residual) -> set[str]:
+    """Every name that a function of the class binds, in any of them."""
+    return set().union(*(_bound_names(function) for function in residual.functions()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _bound_names(function: cst.FunctionDef) -> frozenset[str]:
+    names = {n for item in tree.walk(function) for n in tree.bound_names(item)}
+    for item in tree.walk(function):
+        if isinstance(item, (cst.FunctionDef, cst.ClassDef)):
+            names |= tree.stored_names(item.body) | {item.name.value}
+        if isinstance(item, (cst.FunctionDef, cst.Lambda)):
+            names |= {p.name.value for p in tree.every_parameter(item)}
+    return frozenset(names)
 
 
 def _drop_forward_defaults(residual: Residual, residuals: dict[Kind, Residual], facts: Facts) -> None:
@@ -210,8 +228,8 @@ def _finish_names(residual: Residual, names: dict[str, str], page_config: PageCo
         if isinstance(node, cst.Attribute):
             found = facts.config_reads.get(id(node))
             node = node.with_changes(value=swap(node.value))
-            if found is not None and found[1] in page_config.aliases:
-                node = node.with_changes(attr=cst.Name(page_config.aliases[found[1]]))
+            if found is not None and page_config.name_of(found[1]) != found[1]:
+                node = node.with_changes(attr=cst.Name(page_config.name_of(found[1])))
             return node
         if isinstance(node, cst.Name) and node.value in names:
             return cst.Name(names[node.value])
@@ -303,20 +321,3 @@ def _member_order(name: str) -> tuple[int, str]:
     bare = name.split(" as ")[0]
     rank = 0 if bare.isupper() and len(bare) > 1 else 1 if bare[:1].isupper() else 2
     return rank, bare
-
-
-def _refuse_survivors(text: str) -> None:
-    """Spec machinery that is left in the code (not in an author's words) makes the page wrong."""
-    module = cst.parse_module(text)
-    for node in tree.walk(module):
-        word = node.value if isinstance(node, cst.Name) else node.attr.value if isinstance(node, cst.Attribute) else None
-        if word in SPEC_WORDS:
-            lines = [line.strip() for line in text.splitlines() if word in line and not line.strip().startswith("#")]
-            refuse(
-                "SP401",
-                f"`{word}` is left on the page: {lines[0] if lines else word}",
-                None,
-                help="build children in `__init__`, with build_module(submodules.name, ...), and decide them by options",
-            )
-
-

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterable
+import re
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import libcst as cst
 
-from specc.templates.config import LAUNCH_FIELDS, TRAINER_FIELDS
-from specc.templates.diagnostic import Diagnostic
+from specc.templates.config import TRAINER_FIELDS
+from specc.templates.diagnostic import Span
 
 from . import tree
 from .construct import config_handle
-from .errors import CompileError, refuse, span_of_class
-from .facts import Assumption, Facts
+from .errors import refuse, span_of_class
+from .facts import Facts
 from .flatten import Method
 from .fold import Folder
-from .value import Scope, Value, float_text, literal
+from .value import Scope, Value, float_text, is_field_or_property, is_literal, literal
 
 
 @dataclass
@@ -42,13 +44,21 @@ class ConfigText:
 
 
 class PageConfig:
-    """Collects what the final text reads of each config, and writes the classes."""
+    """Collects what the final text reads of each config, and writes the classes.
+
+    A config of the same class as an earlier one derives from it on the page, and states what differs.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.fields: set[str] = set()
-        self.aliases: dict[str, str] = {}  # property -> the field that it comes to
-        self._properties: dict[str, cst.FunctionDef] = {}
+        self._reads: dict[int, set[str]] = {}  # fields, by the config's number
+        self._properties: dict[str, dict[int, cst.FunctionDef]] = {}  # folded by each config that it is read of
+        self._aliases: dict[str, str] = {}  # property -> the field that it comes to, in every config
+
+    @property
+    def fields(self) -> set[str]:
+        """Fields, of any config, that are on the page."""
+        return {name for names in self._reads.values() for name in names}
 
     def scan(self, nodes: Iterable[cst.CSTNode]) -> None:
         """Note every field and property that these nodes read."""
@@ -56,40 +66,68 @@ class PageConfig:
             for item in tree.walk(node):
                 found = self.facts.config_reads.get(id(item))
                 if found is not None:
-                    self._read(self.facts.kinds.configs[found[0]], found[1])
+                    for index in sorted(found[0]):
+                        self._read(index, found[1])
 
     def scan_names(self, names: Iterable[str]) -> None:
         """Fields by name alone: what a function that is handed a whole config reads of it."""
-        for config in self.facts.kinds.configs[:1]:
-            known = {f.name for f in dataclasses.fields(config)}
-            for name in names:
-                static = inspect.getattr_static(type(config), name, None)
-                if name in known or isinstance(static, property):
-                    self._read(config, name)
+        known = sorted(set(names))
+        for index, config in enumerate(self.facts.kinds.configs):
+            for name in known:
+                if is_field_or_property(config, name):
+                    self._read(index, name)
 
-    def _read(self, config: Any, name: str) -> None:
-        static = inspect.getattr_static(type(config), name, None)
-        if isinstance(static, property):
-            self._property(config, name, static)
+    def name_of(self, name: str) -> str:
+        """What the page reads in the place of a field or a property."""
+        return self._aliases.get(name, name)
+
+    def methods(self) -> list[tuple[cst.FunctionDef, type]]:
+        """The properties that the page holds, each with the class that wrote it."""
+        configs = self.facts.kinds.configs
+        return [
+            (node, _owner(type(configs[index]), name))
+            for name, nodes in self._properties.items()
+            for index, node in nodes.items()
+        ]
+
+    def _read(self, index: int, name: str) -> None:
+        config = self.facts.kinds.configs[index]
+        if _is_property(config, name):
+            self._property(index, name)
         elif name in {f.name for f in dataclasses.fields(config)}:
-            self.fields.add(name)
+            self._reads.setdefault(index, set()).add(name)
 
-    def _property(self, config: Any, name: str, static: property) -> None:
-        if name in self._properties or name in self.aliases:
+    def _property(self, index: int, name: str) -> None:
+        if name in self._aliases:
+            self._read(index, self._aliases[name])
             return
-        node = self._folded_property(config, name, static)
-        alias = _returned_field(node, config)
+        configs = self.facts.kinds.configs
+        nodes = self._properties.get(name, {})
+        if index in nodes:
+            return
+        readers = {i for indices, read, _ in self.facts.config_reads.values() if read == name for i in indices}
+        readers |= {index}
+        new = {i: self._folded_property(configs[i], name) for i in sorted(readers) if _is_property(configs[i], name)}
+        aliases = {_returned_field(node, configs[i]) for i, node in new.items()}
+        alias = aliases.pop() if len(aliases) == 1 and len(new) == len(readers) and not nodes else None
         if alias is not None:
-            self._read(config, alias)
-            self.aliases[name] = self.aliases.get(alias, alias)
+            self._aliases[name] = alias
+            self._read(index, alias)
+            self._aliases[name] = self._aliases.get(alias, alias)
             return
-        self._properties[name] = node
-        self.scan([node])
+        self._properties[name] = {**new, **nodes}
+        self.scan(self._properties[name].values())
 
-    def _folded_property(self, config: Any, name: str, static: property) -> cst.FunctionDef:
-        owner = next(c for c in type(config).__mro__ if name in c.__dict__)
+    def _folded_property(self, config: Any, name: str) -> cst.FunctionDef:
+        owner = _owner(type(config), name)
         definition = self.facts.sources.class_def(owner)
-        assert definition is not None, f"no source for {owner.__name__}"
+        if definition is None:
+            refuse(
+                "SP205",
+                f"the source of `{owner.__name__}`, whose property `{name}` the page reads, is not at the top level of a file",
+                owner,
+                help="define the config's class in a module",
+            )
         node = next(
             s for s in tree.body_of(definition) if isinstance(s, cst.FunctionDef) and s.name.value == name
         )
@@ -98,92 +136,128 @@ class PageConfig:
 
     # ---------------------------------------------------------------- writing
 
-    def classes(self, names: dict[str, str], to_page: Any) -> list[ConfigText]:
-        """The config classes; `to_page` writes a method's node as text."""
+    def classes(self, names: dict[str, str], to_page: Callable[[cst.CSTNode], str]) -> list[ConfigText]:
+        """The config classes, one that another derives from before it."""
         configs = self.facts.kinds.configs
-        if not configs:
-            return []
-        first = configs[0]
-        self.fields |= {n for n in TRAINER_FIELDS if _holds(first, n)}
-        main = ConfigText("Config", None)
-        for f in dataclasses.fields(first):
-            if f.name in self.fields:
-                main.fields.append(self._field(first, f))
-        main.asserts = self._asserts()
-        main.properties = [to_page(self._unaliased(self._properties[n])) for n in self._property_order(first)]
-        texts = [main]
-        for index in range(1, len(configs)):
-            other = configs[index]
-            text = ConfigText(names[config_handle(index)], "Config")
-            for f in dataclasses.fields(other):
-                differs = getattr(other, f.name) != getattr(first, f.name, None)
-                if f.name in self.fields and differs:
-                    text.fields.append(self._field(other, f))
-            for name in self._property_order(first):
-                static = inspect.getattr_static(type(other), name)
-                theirs = self._folded_property(other, name, static)
-                if tree.code(theirs) != tree.code(self._properties[name]):
-                    self.scan([theirs])
-                    text.properties.append(to_page(self._unaliased(theirs)))
-            texts.append(text)
+        if configs:
+            self._reads.setdefault(0, set()).update(n for n in TRAINER_FIELDS if _holds(configs[0], n))
+        first_of: dict[type, int] = {}
+        texts: list[ConfigText] = []
+        for index, config in enumerate(configs):
+            first = first_of.setdefault(type(config), index)
+            name = names[config_handle(index)] if index else "Config"
+            base = None if first == index else (first, texts[first])
+            texts.append(self._class(index, name, base, to_page))
         return texts
 
-    def _unaliased(self, node: cst.FunctionDef) -> cst.FunctionDef:
+    def _class(
+        self, index: int, name: str, base: tuple[int, ConfigText] | None, to_page: Callable[[cst.CSTNode], str]
+    ) -> ConfigText:
+        config = self.facts.kinds.configs[index]
+        text = ConfigText(name, base[1].name if base else None)
+        inherited = self._reads.get(base[0], set()) if base else set()
+        for f in dataclasses.fields(config):
+            if f.name in self._reads.get(index, ()):
+                first = self.facts.kinds.configs[base[0]] if base else None
+                if f.name not in inherited or getattr(config, f.name) != getattr(first, f.name):
+                    text.fields.append(self._field(config, f))
+        for prop in self._property_order(config):
+            node, theirs = self._properties[prop].get(index), self._properties[prop].get(base[0]) if base else None
+            if node is not None and (theirs is None or tree.code(node) != tree.code(theirs)):
+                text.properties.append(to_page(self._unaliased(node)))
+        text.asserts = self._asserts(index)
+        if base is not None and not text.asserts:
+            own = {f.name for f in text.fields}
+            if any(name in own for line in base[1].asserts for name in re.findall(r"self\.(\w+)", line)):
+                text.asserts = ["pass"]  # what the base asserts is of its own numbers
+        return text
+
+    def _unaliased(self, node: Any) -> Any:
         """A property's text with each property that comes to a field replaced by the field."""
 
         def swap(item: cst.CSTNode) -> cst.CSTNode | None:
             name = tree.self_attribute(item)
-            if isinstance(item, cst.Attribute) and name in self.aliases:
-                return item.with_changes(attr=cst.Name(self.aliases[name]))
+            if isinstance(item, cst.Attribute) and name in self._aliases:
+                return item.with_changes(attr=cst.Name(self._aliases[name or ""]))
             return None
 
-        result: cst.FunctionDef = tree.replace(node, swap)
-        return result
+        return tree.replace(node, swap)
 
     def _property_order(self, config: Any) -> list[str]:
         order = [n for c in reversed(type(config).__mro__) for n in c.__dict__]
-        return sorted(self._properties, key=order.index)
+        return sorted((n for n in self._properties if n in order), key=order.index)
 
     def _field(self, config: Any, f: dataclasses.Field[Any]) -> FieldText:
         value = getattr(config, f.name)
         declared = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
         if isinstance(value, int) and not isinstance(value, bool) and declared.startswith("float"):
             value = float(value)
-        return FieldText(f.name, _type_text(value, declared), _value_text(value, f.name, type(config)), f.metadata.get("note", ""))
+        return FieldText(f.name, _type_text(value, declared), self._value_text(value, f.name, type(config)), f.metadata.get("note", ""))
 
-    def _asserts(self) -> list[str]:
+    def _asserts(self, index: int) -> list[str]:
         """What folding assumed of numbers that are still on the page, in the author's words."""
         lines: dict[str, None] = {}
+        there = self._reads.get(index, set()) | {n for n, nodes in self._properties.items() if index in nodes}
         for assumption in self.facts.assumptions:
-            if assumption.fields and assumption.fields <= self.fields:
-                lines[_assert_text(assumption)] = None
+            if self.facts.kinds.config_index(assumption.config) != index:
+                continue
+            test = self._unaliased(assumption.test)
+            read = {item.attr.value for item in tree.walk(test) if isinstance(item, cst.Attribute)}
+            if read and read <= there:
+                text = tree.code(test)
+                lines[f"assert {text}" if assumption.holds else f"assert not ({text})"] = None
         return list(lines)
+
+    def _value_text(self, value: Any, name: str, cls: type) -> str:
+        if isinstance(value, float):
+            return float_text(value)
+        if is_literal(value):
+            return tree.code(literal(value))
+        refuse(
+            "SP403",
+            f"the config's `{name}` is {value!r}, which can't be written on a page",
+            self._reader(name) or span_of_class(cls),
+            help="use a number, a boolean, a string or a tuple of those, or ask of it in tests alone",
+        )
+
+    def _reader(self, name: str) -> Span | None:
+        """A line that reads a field."""
+        for _, read, node in self.facts.config_reads.values():
+            if read == name:
+                for flat in self.facts.flats:
+                    span = self.facts.sources.span(node, *flat.chain)
+                    if span is not None:
+                        return span
+        return None
+
+
+def _is_property(config: Any, name: str) -> bool:
+    return isinstance(inspect.getattr_static(type(config), name, None), property)
+
+
+def _owner(cls: type, name: str) -> type:
+    return next(c for c in cls.__mro__ if name in c.__dict__)
 
 
 class _PropertyFolder(Folder):
     """Folds a property of the config class: `self` is the config."""
 
     def __init__(self, facts: Facts, config: Any, owner: type, node: cst.FunctionDef) -> None:
-        self.facts, self.constructor = facts, None
-        self.method = Method(node, owner)
-        self.loops = {}
-        import sys
-
+        super().__init__(facts, facts.kinds.root, facts.flat(facts.kinds.root), Method(node, owner), None)
+        self.config = config
         self.scope = Scope(vars(sys.modules[owner.__module__]), {"self": Value(config)})
 
     def _modules(self, node: cst.BaseExpression) -> None:
         return None
 
-    def _without_escape(self, node: Any) -> Any:
-        if isinstance(node, cst.Attribute) and tree.self_attribute(node) is not None:
-            self.facts.read_config(node, self._config(), node.attr.value)
-            return node
-        return super()._without_escape(node)
+    def _read_config(self, node: cst.Attribute, new: cst.Attribute) -> None:
+        if tree.self_attribute(node) is not None:
+            self.facts.read_config(new, self.config, node.attr.value)
+        else:
+            super()._read_config(node, new)
 
-    def _config(self) -> Any:
-        value = self.scope.names["self"]
-        assert value is not None
-        return value.object
+    def _note_config_value(self, node: cst.CSTNode, new: cst.CSTNode | None = None) -> None:
+        return None
 
 
 def _returned_field(node: cst.FunctionDef, config: Any) -> str | None:
@@ -202,21 +276,6 @@ def _holds(config: Any, name: str) -> bool:
     return name in {f.name for f in dataclasses.fields(config)} and getattr(config, name) is not None
 
 
-def _assert_text(assumption: Assumption) -> str:
-    """The test over the config's own fields, turned round where it was false."""
-
-    def swap(node: cst.CSTNode) -> cst.CSTNode | None:
-        if isinstance(node, cst.Attribute):
-            base = tree.dotted(node.value)
-            if base in ("config", "self.config", "model_config"):
-                return node.with_changes(value=cst.Name("self"))
-        return None
-
-    test = tree.replace(assumption.test, swap).with_changes(lpar=[], rpar=[])
-    text = tree.code(test)
-    return f"assert {text}" if assumption.holds else f"assert not ({text})"
-
-
 def _type_text(value: Any, declared: str) -> str:
     if value is None:
         return declared
@@ -224,44 +283,3 @@ def _type_text(value: Any, declared: str) -> str:
         inner = sorted({type(v).__name__ for v in value}) or ["int"]
         return f"tuple[{' | '.join(inner)}, ...]"
     return type(value).__name__
-
-
-def _value_text(value: Any, name: str, cls: type) -> str:
-    if isinstance(value, float):
-        return float_text(value)
-    if value is None or isinstance(value, (bool, int, str, tuple)):
-        return tree.code(literal(value))
-    refuse(
-        "SP403",
-        f"the config's `{name}` is {value!r}, which can't be written on a page",
-        span_of_class(cls),
-        help="use a number, a boolean, a string or a tuple of those",
-    )
-
-
-def refuse_unread(facts: Facts, page: PageConfig) -> None:
-    """A field that the user set and that nothing reads would be a silent flag. Raises CompileError with all of them."""
-    errors: list[Diagnostic] = []
-    read = facts.used_fields | page.fields | TRAINER_FIELDS
-    for assumption in facts.assumptions:
-        read |= assumption.fields
-    for config in facts.kinds.configs:
-        # A field without a default states a size that the user had to give.
-        optional = {f.name for f in dataclasses.fields(config) if f.default is not dataclasses.MISSING}
-        for name in sorted(getattr(config, "_set_fields", frozenset()) & optional):
-            if name in read or name in LAUNCH_FIELDS:
-                continue
-            errors.append(
-                Diagnostic(
-                    "SP201",
-                    f"the config sets `{name}`, and nothing in this model reads it",
-                    "config",
-                    getattr(config, "_span", None),
-                    "",
-                    help=f"leave `{name}` out, or use the module or the option that it belongs to",
-                )
-            )
-    if errors:
-        raise CompileError(tuple({e.message: e for e in errors}.values()))
-
-

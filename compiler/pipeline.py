@@ -14,15 +14,19 @@ from specc.templates.prepare import prepare
 from specc.templates.spec import PreparedSpec, construct
 
 from .collapse import collapse
+from .config_values import follow_config_values
 from .facts import Facts
 from .loss import loss_kind
 from .merge import config_names, merge
+from .meta_kernels import without_dynamo
 from .page import finish, render
-from .page_config import refuse_unread
 from .prune import prune
 from .record import Recording, record
 from .residual import fold_all, tighten
+from .shared_state import refuse_split_state
+from .survivors import refuse_survivors
 from .unify import unify
+from .unread import note_reads, refuse_unread
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Compiled:
     parameters: int  # how many numbers the model learns
 
 
-def compile_spec(spec: ModuleSpec, *, origin: str = "", overrides: tuple[str, ...] = (), validate: bool = True) -> Compiled:
+@without_dynamo()
+def compile_spec(spec: ModuleSpec, *, validate: bool = True) -> Compiled:
     """The page of a spec.
 
     Raises SpecError for a mistake in the spec, CompileError where a class can't be written out
@@ -61,18 +66,22 @@ def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset(
     """The page of the model that `build` makes, not validated; `reads` are fields that its spec read before."""
     recording = record(build)
     facts = Facts(recording)
-    facts.used_fields |= reads
+    facts.read_by_spec = reads
     residuals = fold_all(facts)
     prune(residuals, facts)
+    refuse_survivors(residuals, facts)
+    follow_config_values(residuals, facts)
     collapse(residuals, facts)
     prune(residuals, facts)
     tighten(residuals, facts)
     unify(residuals, facts)
+    note_reads(residuals, facts)
     names = merge(residuals, facts)
+    refuse_split_state(residuals, facts)
     configs = config_names(facts)
     page_config = finish(residuals, names, configs, facts)
     body = render(residuals, names, configs, page_config, facts, loss_kind(recording.root, facts.notes))
-    refuse_unread(facts, page_config)
+    refuse_unread(facts)
     classes = {c: None for kind in facts.kinds.kinds for c in facts.flat(kind).chain}
     return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording))
 

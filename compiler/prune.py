@@ -16,6 +16,7 @@ from torch import nn
 from . import tree
 from .calls import argument_names, constructor_calls, forward_calls, kinds_called, without
 from .construct import POSITIONAL
+from .exposure import names_of_base
 from .facts import Facts
 from .flatten import Flat
 from .inline import inline_adjacent
@@ -29,7 +30,7 @@ def prune(residuals: dict[Kind, Residual], facts: Facts) -> None:
     changed = True
     while changed:
         changed = False
-        foreign = _foreign_reads(residuals.values())
+        foreign = _foreign_reads(residuals.values()) | facts.exposure.outside_reads
         for residual in residuals.values():
             changed |= _prune_class(residual, facts, foreign)
         changed |= _prune_constructors(residuals, facts)
@@ -67,12 +68,14 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
             target = small.target
         else:
             return True
-        if small.value is None or not (tree.is_pure(small.value) or _only_computes(small.value, residual)):
+        if small.value is None or _runs_property(small.value, facts):
+            return True
+        if not (tree.is_pure(small.value) or _only_computes(small.value, residual)):
             return True
         if isinstance(target, cst.Name):
             return target.value in loads or not _may_drop(residual, target.value, function.name.value)
         name = tree.self_attribute(target)
-        if name is None or name in reads or function.name.value != "__init__":
+        if name is None or name in reads or function.name.value != "__init__" or _is_read_elsewhere(name, residual, facts):
             return True
         return _holds_state(residual, name) or not _may_drop(residual, f"self.{name}")
 
@@ -90,6 +93,17 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
 
     result: cst.FunctionDef = tree.rebuild(function, change)
     return result
+
+
+def _runs_property(value: cst.BaseExpression, facts: Facts) -> bool:
+    """Whether an expression reads a property of one of the classes, which may do something."""
+    return any(isinstance(i, cst.Attribute) and i.attr.value in facts.exposure.properties for i in tree.walk(value))
+
+
+def _is_read_elsewhere(name: str, residual: Residual, facts: Facts) -> bool:
+    """Whether code that is not on the page may read an attribute: a base's, or one that goes by other names."""
+    exposure = facts.exposure
+    return exposure.any_read or exposure.hands_on_self(residual.flat) or name in names_of_base(residual.flat.base)
 
 
 # Functions of the runtime that a template calls for their value alone.
@@ -249,7 +263,7 @@ def _keep_what_calls_need(
     while not settled:
         settled = True
         for call, kinds in calls:
-            imported = len(facts.patterns.get(call.func.value, kinds)) > len(kinds)  # type: ignore[attr-defined]
+            imported = _builds_imported(call, kinds, facts)
             for arg in call.args:
                 name = _plain_name(arg)
                 needed = imported or not tree.is_pure(arg.value)
@@ -258,6 +272,12 @@ def _keep_what_calls_need(
                     if name in drop.get(kind, ()):
                         drop[kind].discard(name)
                         settled = False
+
+
+def _builds_imported(call: cst.Call, kinds: list[Kind], facts: Facts) -> bool:
+    """Whether a pattern's call also builds a class of the runtime, whose parameters are not ours."""
+    handle = call.func.value if isinstance(call.func, cst.Name) else ""
+    return len(facts.patterns.get(handle, ())) > len(kinds)
 
 
 def _plain_name(arg: cst.Arg) -> str:

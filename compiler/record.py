@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import linecache
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +24,9 @@ from torch import nn
 from specc.templates import identity as identity_module
 from specc.templates import spec as spec_module
 from specc.templates.diagnostic import Span
+
+from .errors import refuse
+from .source import is_foldable_module
 
 # Frames of these files stand between a parent and the child that it asked for.
 MACHINERY = frozenset({spec_module.__file__, identity_module.__file__, __file__})
@@ -66,12 +71,32 @@ class Recording:
 def record(build: Callable[[], nn.Module]) -> Recording:
     """Run `build` on the meta device and return the root with every module's record.
 
-    Raises whatever the constructors raise.
+    Raises whatever the constructors raise, and a CompileError where one asks a tensor for its numbers.
     """
     built: dict[int, Built] = {}
     with _listening(built), torch.device("meta"):
-        root = build()
+        try:
+            root = build()
+        except (RuntimeError, NotImplementedError) as error:
+            if "meta" not in str(error):
+                raise
+            refuse(
+                "SP331",
+                f"a constructor asks a tensor for its numbers, and a model is compiled without any ({error})",
+                _users_line(error),
+                help="let the constructor depend on the config and on shapes alone",
+            )
     return Recording(root, built)
+
+
+def _users_line(error: BaseException) -> Span | None:
+    """The innermost line of the traceback that is not a library's."""
+    found: Span | None = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename not in MACHINERY and is_foldable_module(frame.f_globals.get("__name__", "")):
+            text = linecache.getline(frame.f_code.co_filename, line).rstrip()
+            found = Span(frame.f_code.co_filename, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
+    return found
 
 
 @contextmanager

@@ -58,6 +58,10 @@ def fold_all(facts: Facts) -> dict[Kind, Residual]:
     """The residual class of every kind, in the order of `facts.kinds`."""
     residuals: dict[Kind, Residual] = {}
     parameters: dict[Kind, list[str]] = {}
+    # Once parents first, for what each constructor passes to the next; what this folds is not kept.
+    for kind in reversed(facts.kinds.kinds):
+        _fold_constructor(facts, Residual(kind, facts.flat(kind)), {})
+    facts.forget_patterns()
     for kind in facts.kinds.kinds:
         residual = Residual(kind, facts.flat(kind))
         _fold_constructor(facts, residual, parameters)
@@ -73,7 +77,7 @@ def _fold_constructor(facts: Facts, residual: Residual, parameters: dict[Kind, l
     parameters[kind] = []
     if method is None:
         return
-    _check_self(method, residual)
+    _check_self(method, residual, facts)
     constructor = Constructor(facts, kind, flat, parameters)
     folder = Folder(facts, kind, flat, method, constructor)
     names = [p.name.value for p in tree.every_parameter(method.node)[1:]]
@@ -81,6 +85,7 @@ def _fold_constructor(facts: Facts, residual: Residual, parameters: dict[Kind, l
     for name in names:
         folder.scope.names[name] = facts.argument(kind, name)
     body = folder.block(tree.body_of(method.node))
+    facts.constructed[kind] = {n: v for n, v in folder.scope.names.items() if n.startswith("self.")}
     params = [
         p for p in method.node.params.params if p.name.value == "self" or not _from_spec(facts, kind, p.name.value)
     ]
@@ -104,14 +109,17 @@ def _fold_methods(facts: Facts, residual: Residual) -> None:
             continue
         static = any(tree.code(d.decorator) in ("staticmethod", "classmethod") for d in method.node.decorators)
         if not static:
-            _check_self(method, residual)
+            _check_self(method, residual, facts)
         folder = Folder(facts, kind, flat, method, None)
         for param in tree.every_parameter(method.node):
             folder.scope.names[param.name.value] = None
         node = method.node
         if name == "forward" and kind is not facts.kinds.root:
             _bind(facts, kind, folder)
-        residual.methods[name] = tree.with_body(node, folder.block(tree.body_of(node)))
+        new = tree.with_body(node, folder.block(tree.body_of(node)))
+        if _yields(node) and not _yields(new):
+            new = folder.leave(node)  # without its only `yield` it would be another kind of function
+        residual.methods[name] = new
     head = [tree_doc] if (tree_doc := _class_docstring(flat)) is not None else []
     if head:
         from .comments import fold_docstring
@@ -243,13 +251,24 @@ def _tidy(params: list[cst.Param]) -> list[cst.Param]:
     return [p.with_changes(comma=cst.MaybeSentinel.DEFAULT) for p in params]
 
 
-def _check_self(method: Method, residual: Residual) -> None:
+def _yields(function: cst.FunctionDef) -> bool:
+    return any(isinstance(item, cst.Yield) for item in tree.own(function))
+
+
+def _check_self(method: Method, residual: Residual, facts: Facts) -> None:
     params = tree.every_parameter(method.node)
+    if method.node.params.posonly_params and method.node.name.value == "__init__":
+        refuse(
+            "SP326",
+            f"the constructor of `{method.owner.__name__}` has parameters before `/`, and a page passes them by name",
+            facts.sources.span(method.node, method.owner),
+            help="leave the `/` out",
+        )
     if not params or params[0].name.value != "self":
         refuse(
             "SP316",
             f"the first parameter of `{method.owner.__name__}.{method.node.name.value}` is not `self`",
-            span_of_class(method.owner),
+            facts.sources.span(method.node, method.owner) or span_of_class(method.owner),
             help="call it self: the compiler finds the attributes of a class by that name",
         )
 

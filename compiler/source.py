@@ -10,13 +10,16 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from specc.templates.diagnostic import Span
 
 from . import tree
-from .record import Place
+
+if TYPE_CHECKING:
+    from .record import Place
 
 Statement = cst.SimpleStatementLine
 

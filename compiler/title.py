@@ -33,7 +33,7 @@ def title_and_facts(
     )
     text = environment.get_template("facts.j2").render(
         c=config,
-        used=facts.used_fields | page_config.fields,
+        used=facts.used_names | page_config.fields,
         reads=page_config.fields,
         what=what,
         count=count,

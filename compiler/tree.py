@@ -151,12 +151,12 @@ def parenthesised(node: cst.BaseExpression) -> cst.BaseExpression:
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
-def parameters(node: cst.FunctionDef) -> list[cst.Param]:
+def parameters(node: cst.FunctionDef | cst.Lambda) -> list[cst.Param]:
     """A function's parameters, those for `*` and `**` apart."""
     return [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]
 
 
-def every_parameter(node: cst.FunctionDef) -> list[cst.Param]:
+def every_parameter(node: cst.FunctionDef | cst.Lambda) -> list[cst.Param]:
     """A function's parameters, those for `*` and `**` last."""
     stars = (node.params.star_arg, node.params.star_kwarg)
     return [*parameters(node), *(p for p in stars if isinstance(p, cst.Param))]
@@ -183,7 +183,7 @@ def docstring_of(statements: Sequence[Any]) -> cst.SimpleString | None:
 def stored_names(node: cst.CSTNode) -> set[str]:
     """Every local name that the code under `node` binds or deletes (nested functions: their names alone)."""
     names: set[str] = set()
-    for item in _own(node):
+    for item in own(node):
         if isinstance(item, (cst.FunctionDef, cst.ClassDef)):
             names.add(item.name.value)
         elif isinstance(item, cst.NamedExpr):
@@ -202,7 +202,15 @@ def stored_names(node: cst.CSTNode) -> set[str]:
     return names
 
 
-def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def bound_names(node: cst.CSTNode) -> set[str]:
+    """The names that one statement or clause binds itself: not those of statements inside it."""
+    if isinstance(node, cst.Assign):
+        return set().union(*(_targets(t.target) for t in node.targets))
+    target = node.name if isinstance(node, cst.AsName) else getattr(node, "target", None)
+    return set() if target is None else _targets(target)
+
+
+def own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """As `walk`, but not into nested functions, classes and lambdas."""
     stack = [node]
     while stack:
@@ -217,7 +225,15 @@ def _targets(node: cst.CSTNode) -> set[str]:
         return {node.value}
     if isinstance(node, (cst.Tuple, cst.List)):
         return set().union(*(_targets(e.value) for e in node.elements)) if node.elements else set()
+    if isinstance(node, cst.StarredElement):
+        return _targets(node.value)
     return set()
+
+
+def nested_functions(function: cst.FunctionDef) -> list[cst.CSTNode]:
+    """The functions and lambdas inside a function, which run when they are called."""
+    inside = (item for item in walk(function.body) if isinstance(item, (cst.FunctionDef, cst.Lambda)))
+    return list(inside)
 
 
 def stored_attributes(node: cst.CSTNode) -> Iterator[cst.Attribute]:
@@ -286,4 +302,12 @@ def is_pure(node: cst.CSTNode) -> bool:
         cst.BooleanOperation, cst.Comparison, cst.ComparisonTarget, cst.IfExp, cst.Tuple, cst.List, cst.Element,
         cst.BaseUnaryOp, cst.BaseBinaryOp, cst.BaseBooleanOp, cst.BaseCompOp,
     )  # fmt: skip
-    return all(isinstance(item, allowed) for item in walk(node))
+    return all(isinstance(item, allowed) or _is_child_spec(item) for item in walk(node))
+
+
+_LABELS = (cst.SubscriptElement, cst.Index)
+
+
+def _is_child_spec(node: cst.CSTNode) -> bool:
+    """`submodules["name"]`: a dict of the spec's, which reading does not change."""
+    return isinstance(node, _LABELS) or (isinstance(node, cst.Subscript) and dotted(node.value) == "submodules")

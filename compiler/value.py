@@ -11,13 +11,17 @@ such an answer changes when the page is scaled, so the text is kept.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+import dis
+import functools
 import inspect
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import libcst as cst
@@ -46,14 +50,18 @@ class _NotNone:
 NOT_NONE = _NotNone()
 
 
+Fields = frozenset[tuple[int, str]]
+"""Fields that are read, each with the id of its config."""
+
+
 @dataclass(frozen=True)
 class Value:
     object: Any
     grade: Grade = Grade.DECISION
-    fields: frozenset[str] = frozenset()  # config fields that the answer reads
+    fields: Fields = frozenset()  # config fields that the answer reads
 
 
-def graded(thing: Any, fields: frozenset[str] = frozenset()) -> Value:
+def graded(thing: Any, fields: Fields = frozenset()) -> Value:
     number = isinstance(thing, (int, float)) and not isinstance(thing, bool)
     return Value(thing, Grade.NUMBER if number else Grade.DECISION, fields)
 
@@ -103,13 +111,34 @@ def is_spec(thing: Any) -> bool:
     return isinstance(thing, ModuleSpec) or type(thing).__name__.endswith("Submodules")
 
 
+class SeveralSubmodules:
+    """The children that several specs name for one class: what is asked of them is known where all
+    of them answer alike, or where none answers None."""
+
+    def __init__(self, alike: Sequence[Any]) -> None:
+        self.alike = alike
+
+    def child(self, name: str) -> Value:
+        return self._shared([getattr(each, name) for each in self.alike])
+
+    def item(self, name: str) -> Value:
+        return self._shared([each[name] for each in self.alike])
+
+    def _shared(self, values: list[Any]) -> Value:
+        if any(v is not values[0] for v in values):
+            if any(v is None for v in values):
+                raise Unknown
+            return Value(NOT_NONE)
+        return Value(values[0])
+
+
 @dataclass
 class Scope:
     """The names that an expression may read."""
 
     globals: Mapping[str, Any]
     names: dict[str, Value | None] = field(default_factory=dict)  # None: bound, value not known
-    attributes: Callable[[str], Any] | None = None  # of `self`; raises Unknown
+    attributes: Callable[[str], Value] | None = None  # of `self`; raises Unknown
     self_name: str = "self"
 
     def copy(self) -> Scope:
@@ -183,14 +212,12 @@ def _name(node: cst.Name, scope: Scope) -> Value:
     builtin = {"None": None, "True": True, "False": False}
     if node.value in builtin:
         return Value(builtin[node.value])
-    import builtins
-
     if hasattr(builtins, node.value):
         return Value(getattr(builtins, node.value))
     raise Unknown
 
 
-def attribute_of(thing: Any, name: str, fields: frozenset[str] = frozenset()) -> Value:
+def attribute_of(thing: Any, name: str, fields: Fields = frozenset()) -> Value:
     """`thing.name`, where reading it is known to run no code of its own."""
     if is_config(thing):
         return config_read(thing, name)
@@ -199,6 +226,8 @@ def attribute_of(thing: Any, name: str, fields: frozenset[str] = frozenset()) ->
         if isinstance(value, (type, ModuleType)) or callable(value):
             return Value(value, fields=fields)
         raise Unknown
+    if isinstance(thing, SeveralSubmodules):
+        return thing.child(name)
     if is_spec(thing):
         return Value(getattr(thing, name), fields=fields)
     if isinstance(thing, type) and issubclass(thing, Enum):
@@ -210,16 +239,46 @@ def config_read(config: Any, name: str) -> Value:
     """A field or a property of a config, with every field that it reads on the path it takes."""
     names = {f.name for f in dataclasses.fields(config)}
     if name in names:
-        return graded(getattr(config, name), frozenset({name}))
+        return graded(getattr(config, name), frozenset({(id(config), name)}))
     static = inspect.getattr_static(type(config), name, None)
-    if not isinstance(static, property) or static.fget is None:
+    if not isinstance(static, property) or static.fget is None or not _asks_the_config_alone(static.fget):
         raise Unknown
     reads: set[str] = set()
     result = static.fget(_Traced(config, reads))
-    fields = frozenset(reads)
-    numeric = any(isinstance(graded(getattr(config, f)).object, (int, float)) and graded(getattr(config, f)).grade for f in fields)
+    fields = frozenset((id(config), read) for read in reads)
+    numeric = any(graded(getattr(config, read)).grade is Grade.NUMBER for read in reads)
     grade = Grade.NUMBER if numeric and result is not None else graded(result).grade
     return Value(result, grade, fields)
+
+
+def is_field_or_property(config: Any, name: str) -> bool:
+    """Whether `config.name` is something that the page's Config can have."""
+    static = inspect.getattr_static(type(config), name, None)
+    return isinstance(static, property) or name in {f.name for f in dataclasses.fields(config)}
+
+
+@functools.cache
+def _asks_the_config_alone(function: Any) -> bool:
+    """Whether a property's answer depends on nothing but its config: it uses no name of its module
+    except classes, the math module and functions of which the same holds."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    for name in _global_names(code):
+        thing = function.__globals__.get(name, getattr(builtins, name, None))
+        if isinstance(thing, type) or thing in (math, *_PURE) or thing is None:
+            continue
+        if isinstance(thing, FunctionType) and (thing is function or _asks_the_config_alone(thing)):
+            continue
+        return False
+    return True
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """The globals that a function reads (attribute names and the names of its locals are others)."""
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return names | {n for c in inner for n in _global_names(c)}
 
 
 class _Traced:
@@ -246,7 +305,7 @@ def _attribute(node: cst.Attribute, scope: Scope) -> Value:
             if known is None:
                 raise Unknown
             return known
-        return graded(scope.attributes(node.attr.value))
+        return scope.attributes(node.attr.value)
     base = evaluate(node.value, scope)
     return attribute_of(base.object, node.attr.value, base.fields)
 
@@ -260,6 +319,8 @@ def _comparison(node: cst.Comparison, scope: Scope) -> Value:
         if isinstance(target.operator, (cst.Is, cst.IsNot)):
             if right.object is not None and NOT_NONE in (left.object, right.object):
                 raise Unknown
+            if not (_is_one_of_a_kind(left.object) or _is_one_of_a_kind(right.object)):
+                raise Unknown  # equal strings and numbers may or may not be one object
             grade = Grade.DECISION if len(node.comparisons) == 1 else max(grade, right.grade)
         else:
             if isinstance(left.object, nn.Module) or NOT_NONE in (left.object, right.object):
@@ -272,6 +333,11 @@ def _comparison(node: cst.Comparison, scope: Scope) -> Value:
             answer = False
         left = right
     return Value(answer, grade, fields)
+
+
+def _is_one_of_a_kind(thing: Any) -> bool:
+    """Whether `is` asks the same as `==`: None, a boolean, a class, a function, a member of an enum."""
+    return thing is None or isinstance(thing, (bool, type, Enum, ModuleType)) or callable(thing)
 
 
 def _boolean(node: cst.BooleanOperation, scope: Scope) -> Value:
@@ -347,6 +413,8 @@ def _subscript(node: cst.Subscript, scope: Scope) -> Value:
     index = evaluate(node.slice[0].slice.value, scope)
     if isinstance(base.object, dict) and isinstance(index.object, str):  # the children of a spec
         return Value(base.object[index.object])
+    if isinstance(base.object, SeveralSubmodules):
+        return base.object.item(index.object)
     if not isinstance(base.object, tuple):
         raise Unknown
     value = graded(base.object[index.object])
@@ -374,13 +442,33 @@ _HANDLERS: dict[type[cst.BaseExpression], Callable[[Any, Scope], Value]] = {
 }
 
 
+def is_literal(thing: Any) -> bool:
+    """Whether `literal` can write it: a member of an enum that is also a string is no string here."""
+    if isinstance(thing, tuple):
+        return type(thing) is tuple and all(is_literal(part) for part in thing)
+    return thing is None or type(thing) in (bool, int, float, str)
+
+
 def literal(thing: Any) -> cst.BaseExpression:
     """The source of None, a boolean, a number, a string or a tuple of those."""
     if isinstance(thing, str):
-        return cst.SimpleString('"' + repr("'" + thing)[2:-1].replace('"', '\\"') + '"')
+        return cst.SimpleString(_quoted(thing))
     if isinstance(thing, float):
         return cst.parse_expression(float_text(thing))
+    if isinstance(thing, (tuple, list)):
+        inner = ", ".join(cst.Module([]).code_for_node(literal(part)) for part in thing)
+        comma = "," if isinstance(thing, tuple) and len(thing) == 1 else ""
+        return cst.parse_expression(f"({inner}{comma})" if isinstance(thing, tuple) else f"[{inner}]")
     return cst.parse_expression(repr(thing))
+
+
+def _quoted(text: str) -> str:
+    """A string in double quotes, with the escapes of `repr`."""
+    shown = repr(text)
+    if shown[0] == '"':
+        return shown
+    inner = shown[1:-1].replace("\\'", "'").replace('"', '\\"')
+    return f'"{inner}"'
 
 
 def float_text(number: float) -> str:

@@ -26,12 +26,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
-from .collectives import all_gather
 from .mesh import Mesh
 from .optimizer import STATES, set_step_count
-from .parameters import ParameterRecord, canonical_parameters, local_part, local_tensor
+from .parameters import (
+    ParameterRecord,
+    canonical_parameters,
+    local_part,
+    local_tensor,
+    whole_tensor,
+)
 from .refusal import Refusal
 from .safetensors import Entry, Reader, write
 
@@ -178,7 +182,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> It
 
 def _write(path: Path, tensors: Iterator[Named], mesh: Mesh) -> None:
     named = dict(tensors)
-    whole = ((name, _whole(tensor, record, mesh)) for name, (tensor, record) in named.items())
+    whole = ((name, whole_tensor(tensor, record, mesh)) for name, (tensor, record) in named.items())
     if mesh.rank == 0:
         entries = {
             name: Entry(tensor.dtype, record.shape) for name, (tensor, record) in named.items()
@@ -187,16 +191,6 @@ def _write(path: Path, tensors: Iterator[Named], mesh: Mesh) -> None:
     else:
         for _ in whole:  # the gathers are collective
             pass
-
-
-@torch.no_grad()
-def _whole(tensor: Tensor, record: ParameterRecord, mesh: Mesh) -> Tensor:
-    """The global tensor, unpadded, from each rank's part."""
-    local = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
-    if record.dim is None:
-        return local
-    gathered = all_gather(local, record.dim, mesh.tp)
-    return gathered.narrow(record.dim, 0, record.shape[record.dim])
 
 
 @torch.no_grad()

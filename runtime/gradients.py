@@ -11,11 +11,10 @@ from collections import defaultdict
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.placement_types import Replicate
 
 from .mesh import Axis, Mesh
 from .parameters import ParameterRecord, canonical_parameters, local_tensor
+from .sharded import as_sharded
 
 
 @torch.no_grad()
@@ -84,7 +83,7 @@ def clip_gradients(model: nn.Module, mesh: Mesh, max_norm: float) -> Tensor:
 
 def _replicated_axes(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> list[Axis]:
     axes = [mesh.tp] if record.dim is None else []
-    if not isinstance(parameter, DTensor):
+    if as_sharded(parameter) is None:
         axes.append(mesh.dp)
     return [axis for axis in axes if axis.size > 1]
 
@@ -92,9 +91,10 @@ def _replicated_axes(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> 
 def _copies(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> int:
     """How many ranks hold each entry of a parameter."""
     copies = mesh.tp.size if record.dim is None else 1
-    if not isinstance(parameter, DTensor):
+    sharded = as_sharded(parameter)
+    if sharded is None:
         return copies * mesh.dp.size
-    for mesh_dim, placement in enumerate(parameter.placements):
-        if isinstance(placement, Replicate):
-            copies *= parameter.device_mesh.size(mesh_dim)
+    for mesh_dim, placement in enumerate(sharded.placements):
+        if placement.is_replicate():
+            copies *= sharded.device_mesh.size(mesh_dim)
     return copies

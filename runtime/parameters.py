@@ -13,11 +13,10 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.placement_types import Shard
 
 from .collectives import all_gather
 from .mesh import Axis, Mesh
+from .sharded import as_sharded
 
 
 @dataclass(frozen=True)
@@ -146,9 +145,8 @@ def canonical_parameters(root: nn.Module) -> Iterator[tuple[str, ParameterRecord
 
 def local_tensor(tensor: Tensor) -> Tensor:
     """What this rank holds in memory, detached: FSDP's shard, else the tensor."""
-    if isinstance(tensor, DTensor):
-        return tensor.to_local().detach()
-    return tensor.detach()
+    sharded = as_sharded(tensor)
+    return tensor.detach() if sharded is None else sharded.to_local().detach()
 
 
 def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalPart:
@@ -163,14 +161,15 @@ def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalP
     if record.dim is not None:
         own = axis_cut(record.shape[record.dim], mesh.tp)
         offset[record.dim], size[record.dim], extent[record.dim] = own.offset, own.size, own.valid
-    if isinstance(parameter, DTensor):
-        for mesh_dim, placement in enumerate(parameter.placements):
-            if isinstance(placement, Shard):
+    sharded = as_sharded(parameter)
+    if sharded is not None:
+        for mesh_dim, placement in enumerate(sharded.placements):
+            if placement.is_shard():
                 dim = placement.dim
                 part = cut(
                     size[dim],
-                    parameter.device_mesh.size(mesh_dim),
-                    parameter.device_mesh.get_local_rank(mesh_dim),
+                    sharded.device_mesh.size(mesh_dim),
+                    sharded.device_mesh.get_local_rank(mesh_dim),
                 )
                 offset[dim] += part.offset
                 extent[dim] = max(0, min(part.size, extent[dim] - part.offset))
@@ -190,13 +189,21 @@ def full_tensors(model: nn.Module, mesh: Mesh, grads: bool = False) -> dict[str,
         tensor = parameter.grad if grads else parameter
         if tensor is None:
             continue
-        local = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
-        if record.dim is not None:
-            local = all_gather(local, record.dim, mesh.tp)
-            local = local.narrow(record.dim, 0, record.shape[record.dim])
-        # A copy: on one rank all of the above are the parameter's own memory.
-        full[name] = local.clone(memory_format=torch.contiguous_format)
+        # A copy: on one rank it may be the parameter's own memory.
+        whole = whole_tensor(tensor, record, mesh)
+        full[name] = whole.clone(memory_format=torch.contiguous_format)
     return full
+
+
+@torch.no_grad()
+def whole_tensor(tensor: Tensor, record: ParameterRecord, mesh: Mesh) -> Tensor:
+    """The global tensor, unpadded, from each rank's part. All ranks must call it together."""
+    sharded = as_sharded(tensor)
+    local = tensor.detach() if sharded is None else sharded.full_tensor()
+    if record.dim is None:
+        return local
+    gathered = all_gather(local, record.dim, mesh.tp)
+    return gathered.narrow(record.dim, 0, record.shape[record.dim])
 
 
 @torch.no_grad()

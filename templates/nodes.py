@@ -128,9 +128,22 @@ def may_be_node(value: Any) -> bool:
 
 
 def submodules_class(target: type) -> type | None:
-    """The dataclass that annotates the constructor's `submodules`, if one does."""
+    """The dataclass that annotates the constructor's `submodules`, if one does.
+
+    A class that extends a template and says nothing of its children takes what the template takes.
+    """
+    for cls in target.__mro__:
+        if "__init__" in cls.__dict__ and (found := _annotated_class(cls)) is not None:
+            return found
+    return None
+
+
+def _annotated_class(target: type) -> type | None:
     init: Callable[..., Any] = inspect.unwrap(target.__init__)  # type: ignore[misc]
-    annotation = inspect.signature(init).parameters["submodules"].annotation
+    parameter = inspect.signature(init).parameters.get("submodules")
+    if parameter is None:
+        return None
+    annotation = parameter.annotation
     if isinstance(annotation, str):
         try:
             annotation = eval(annotation, init.__globals__)

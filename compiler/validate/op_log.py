@@ -62,6 +62,10 @@ class OpLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storages: list[torch.UntypedStorage] = []  # held, so that no key is used twice
         self._silent = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True, the default, imports the whole of torch._dynamo: seconds
+
     def name(self, name: str, tensor: Tensor) -> None:
         """From now on the tensor's storage goes by this name."""
         storage = tensor.untyped_storage()

@@ -59,8 +59,16 @@ def update(cases: Iterable[Case], outcome: Callable[[Case], str]) -> None:
     """Write what comes out of each case into its file."""
     for file, of_file in _by_file(cases).items():
         words = file.read_text(encoding="utf-8").partition("=== ")[0]
-        new = [dataclasses.replace(case, expected=outcome(case).strip("\n")) for case in of_file]
+        new = [dataclasses.replace(case, expected=_told(case, outcome)) for case in of_file]
         file.write_text(words + "\n".join(case.text for case in new), encoding="utf-8")
+
+
+def _told(case: Case, outcome: Callable[[Case], str]) -> str:
+    try:
+        return outcome(case).strip("\n")
+    except Exception as error:
+        error.add_note(f"in the case {case}")
+        raise
 
 
 def _by_file(cases: Iterable[Case]) -> dict[Path, list[Case]]:

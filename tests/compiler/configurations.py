@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from drawn_classes import Bottleneck, MeanLossModel
@@ -52,7 +53,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "hidden_dropout": (0.0, 0.2),
     "attention_dropout": (0.0, 0.2),
     "untied": (False, True),
-    "stack": ("one spec", "a list", "two kinds"),
+    "stack": ("one spec", "a list", "two kinds", "two configs"),
     "dialect": ("dict", "dataclass"),
     "root": ("GPTModel", "a user's"),
 }
@@ -133,6 +134,7 @@ def config_of(drawn: dict[str, Any]) -> TransformerConfig:
 
 def spec_of(drawn: dict[str, Any]) -> ModuleSpec:
     """A model with every drawn option, in the drawn dialect."""
+    config = config_of(drawn)
     attention, layer, block = _norms(drawn)
     by_dataclass = drawn["dialect"] == "dataclass"
 
@@ -144,7 +146,11 @@ def spec_of(drawn: dict[str, Any]) -> ModuleSpec:
     )
     layer["mlp"] = ModuleSpec(MLP)
     one = ModuleSpec(TransformerLayer, submodules=children(TransformerLayerSubmodules, layer))
-    layer = {**layer, "mlp": ModuleSpec(Bottleneck)}
+    if drawn["stack"] == "two configs":
+        mlp = ModuleSpec(MLP, {"config": replace(config, ffn_hidden_size=40, activation="swiglu")})
+    else:
+        mlp = ModuleSpec(Bottleneck)
+    layer = {**layer, "mlp": mlp}
     other = ModuleSpec(TransformerLayer, submodules=children(TransformerLayerSubmodules, layer))
 
     count = drawn["num_layers"]
@@ -170,7 +176,7 @@ def spec_of(drawn: dict[str, Any]) -> ModuleSpec:
     }
     if ours:
         parts = children(GPTModelSubmodules, parts)
-    return ModuleSpec(GPTModel if ours else MeanLossModel, {"config": config_of(drawn)}, parts)
+    return ModuleSpec(GPTModel if ours else MeanLossModel, {"config": config}, parts)
 
 
 def _norms(drawn: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

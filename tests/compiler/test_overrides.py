@@ -98,7 +98,7 @@ def test_mistakes_come_together() -> None:
         ("SP641", "`--set config.num_layer=4`: no config has a field `num_layer`",
          "did you mean `num_layers`?"),
         ("SP642", "`--set config.num_layers=four`: `num_layers` takes a whole number, not `four`",
-         None),
+         "it is 2 in the spec"),
         ("SP640", "`--set config.bf16` is not an assignment to a config field",
          "write --set config.FIELD=VALUE"),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from specc.compiler.generate import generate
 from specc.compiler.target import parse_target
 
 HERE = Path(__file__).parent
-TESTS = HERE.parent
+EXAMPLES = HERE.parents[1] / "generated_examples"
 
 # The vocabulary is prime: every tp pads it.
 _LLAMA = {
@@ -35,12 +35,12 @@ _SEED = {
 def llama(folder: Path) -> str:
     """The golden Llama."""
     sizes = [f"config.{name}={value}" for name, value in _LLAMA.items()]
-    return _compiled(TESTS.parent / "generated_examples" / "llama_spec.py", "", *sizes)
+    return _compiled(EXAMPLES / "llama_spec.py", "", *sizes)
 
 
 def seed(folder: Path) -> str:
     """The seed's example, with other numbers at the top of its file."""
-    text = (TESTS / "templates" / "seed_gpt.py").read_text()
+    text = (EXAMPLES / "diy_gpt_spec.py").read_text(encoding="utf-8")
     for name, value in _SEED.items():
         text, count = re.subn(rf"^{name} = \d+", f"{name} = {value}", text, flags=re.MULTILINE)
         assert count == 1, name

@@ -290,7 +290,7 @@ class EnumOnPage(nn.Module):
         self.linear = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) * self.config.choice.value
+        return self.linear(x) * self.config.choice.value  # refused: EnumOnPage
 
 
 class Environment(nn.Module):

@@ -44,7 +44,7 @@ class ByComputedName(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for name in ("sca" + "le", "layers"):
-            x = x * getattr(self.config, name)
+            x = x * getattr(self.config, name)  # refused: ByComputedName
         return self.linear(x)
 
 
@@ -70,7 +70,7 @@ class MutableOptions:
 
 
 def spec_Changes() -> ModuleSpec:
-    return ModuleSpec(Changes, params={"config": MutableOptions()})
+    return ModuleSpec(Changes, params={"config": MutableOptions()})  # refused: Changes
 
 
 class Forces(nn.Module):
@@ -92,7 +92,7 @@ class Replaces(nn.Module):
 
     def __init__(self, config: Options) -> None:
         super().__init__()
-        self.config = dataclasses.replace(config, flag=False, layers=config.layers + 1)
+        self.config = dataclasses.replace(config, flag=False, layers=3)  # refused: Replaces
         self.linear = nn.Linear(self.config.width, self.config.width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -332,7 +332,7 @@ class Sized(nn.Module):
 
 
 def spec_TwoValues() -> ModuleSpec:
-    other = Options(flag=False, limit=None, scale=0.25)
+    other = Options(flag=False, limit=None, width=8)
     return ModuleSpec(
         TwoValues,
         params={"config": Options()},

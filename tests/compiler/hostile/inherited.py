@@ -119,7 +119,7 @@ class Collides(Shifted):
     """Both modules have a `SCALE`, and both methods read theirs."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) * SCALE
+        return super().forward(x) * SCALE  # refused: Collides
 
 
 class CollidingHelpers(nn.Module):
@@ -131,7 +131,7 @@ class CollidingHelpers(nn.Module):
         self.linear = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(self.first(x)) * SCALE
+        return self.linear(self.first(x)) * SCALE  # refused: CollidingHelpers
 
 
 def mixed_in(x: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ class MangledBase(nn.Module):
     def __init__(self, config: Options) -> None:
         super().__init__()
         self.linear = nn.Linear(config.width, config.width)
-        self.__scale = 2.0  # refused: MangledChild
+        self.__scale = 2.0
 
     def scaled(self, x: Tensor) -> Tensor:
         return x * self.__scale
@@ -231,7 +231,7 @@ class MangledChild(MangledBase):
         self.__scale = 3.0
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.scaled(self.linear(x)) * self.__scale
+        return self.scaled(self.linear(x)) * self.__scale  # refused: MangledChild
 
 
 class ModuleRead(nn.Module):

@@ -580,7 +580,7 @@ class MarkedClass(nn.Module):  # refused: MarkedClass
 
 
 def hide() -> type[nn.Module]:
-    class Hidden(nn.Module):
+    class Hidden(nn.Module):  # refused: Hidden
         def __init__(self, config: Options) -> None:
             super().__init__()
             self.linear = nn.Linear(config.width, config.width)

@@ -335,10 +335,10 @@ class Mangled(nn.Module):
 
     def __init__(self, config: Options) -> None:
         super().__init__()
-        self.__linear = nn.Linear(config.width, config.width)  # refused: Mangled
+        self.__linear = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.__linear(x)
+        return self.__linear(x)  # refused: Mangled
 
 
 class Copied(nn.Module):
