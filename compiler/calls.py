@@ -15,7 +15,6 @@ from .facts import Facts, elements
 from .kinds import Kind
 from .residual import Residual
 
-
 UNSEEN = Kind(-1)
 """Stands for whatever else a call may reach."""
 

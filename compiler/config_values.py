@@ -25,7 +25,8 @@ from .source import is_foldable_module
 
 
 def follow_config_values(residuals: dict[Kind, Residual], facts: Facts) -> None:
-    """Note what is read by name of configs that are handed on. Refuses what hands one to code that is not on the page."""
+    """Note what is read by name of configs that are handed on. Refuses what hands one to code that
+    is not on the page."""
     for residual in residuals.values():
         for function in residual.functions():
             parents = {id(part): node for node in tree.walk(function) for part in tree.parts(node)}
@@ -33,7 +34,9 @@ def follow_config_values(residuals: dict[Kind, Residual], facts: Facts) -> None:
                 if id(node) in facts.config_values:
                     _Use(node, parents, function, residual, facts).follow()
     if facts.config_goes_elsewhere:
-        facts.read_by_name |= {n for r in residuals.values() for text in r.text() for n in _names_read(text)}
+        facts.read_by_name |= {
+            n for r in residuals.values() for text in r.text() for n in _names_read(text)
+        }
         facts.read_by_name |= {n for h in facts.helpers for n in _names_read(h.node)}
 
 
@@ -45,27 +48,45 @@ def _names_read(text: cst.CSTNode) -> Iterator[str]:
             yield str(item.raw_value)
 
 
+# Where the value of an expression goes on, to readers that are found by name.
+_HANDING_ON = (
+    cst.Return, cst.Yield, cst.Element, cst.DictElement, cst.Lambda, cst.NamedExpr,
+    cst.IfExp, cst.BooleanOperation, cst.UnaryOperation, cst.If, cst.Assert, cst.Expr,
+)  # fmt: skip
+
+
 class _Use:
     """One place where a config is a value."""
 
     def __init__(
-        self, node: cst.CSTNode, parents: dict[int, cst.CSTNode], function: cst.FunctionDef, residual: Residual, facts: Facts
+        self,
+        node: cst.CSTNode,
+        parents: dict[int, cst.CSTNode],
+        function: cst.FunctionDef,
+        residual: Residual,
+        facts: Facts,
     ) -> None:
-        self.node, self.parents, self.function, self.residual, self.facts = node, parents, function, residual, facts
+        self.node, self.parents, self.function, self.residual, self.facts = (
+            node,
+            parents,
+            function,
+            residual,
+            facts,
+        )
 
     def follow(self) -> None:
         parent = self.parents.get(id(self.node))
         if isinstance(parent, cst.Arg):
-            call = self.parents.get(id(parent))
-            assert isinstance(call, cst.Call | cst.ClassDef)
-            self._argument(call)
+            self._argument(self.parents.get(id(parent)))
         elif isinstance(parent, (cst.Assign, cst.AnnAssign)):
-            targets = [t.target for t in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
+            targets = (
+                [t.target for t in parent.targets]
+                if isinstance(parent, cst.Assign)
+                else [parent.target]
+            )
             if not all(self._keeps(t) for t in targets):
                 self.facts.config_goes_elsewhere = True
-        elif isinstance(parent, (cst.Return, cst.Yield, cst.Element, cst.DictElement, cst.Lambda, cst.NamedExpr)):
-            self.facts.config_goes_elsewhere = True
-        elif isinstance(parent, (cst.IfExp, cst.BooleanOperation, cst.UnaryOperation, cst.If, cst.Assert, cst.Expr)):
+        elif isinstance(parent, _HANDING_ON):
             self.facts.config_goes_elsewhere = True
         else:
             self._refuse("uses a whole config as a value")
@@ -123,15 +144,17 @@ class _Use:
         """A helper that is handed a config must name the fields that it reads."""
         for helper in self.facts.helpers:
             for item in tree.walk(helper.node):
-                dotted = tree.dotted(item.func) if isinstance(item, cst.Call) else None
-                word = (dotted or "").rpartition(".")[2]
-                computed = word == "getattr" and not isinstance(item.args[1].value, cst.SimpleString)  # type: ignore[attr-defined]
+                if not isinstance(item, cst.Call):
+                    continue
+                word = (tree.dotted(item.func) or "").rpartition(".")[2]
+                name = item.args[1].value if len(item.args) > 1 else None
+                computed = word == "getattr" and not isinstance(name, cst.SimpleString)
                 if computed or word in _ENUMERATING:
                     file = self.facts.sources.file(helper.path)
                     refuse(
                         "SP203",
-                        f"`{helper.name}` uses `{word}`, and a config is handed to a helper: the page's Config has the "
-                        "fields alone that the page reads by name",
+                        f"`{helper.name}` uses `{word}`, and a config is handed to a helper: the "
+                        "page's Config has the fields alone that the page reads by name",
                         file.span(item),
                         help="read each field by its name",
                     )
@@ -140,8 +163,8 @@ class _Use:
         span = self.facts.sources.span(self.node, *self.residual.flat.chain)
         refuse(
             "SP203",
-            f"`{self.residual.kind.cls.__name__}.{self.function.name.value}` {what}; the page's Config has the fields "
-            "alone that the page reads by name",
+            f"`{self.residual.kind.cls.__name__}.{self.function.name.value}` {what}; the page's "
+            "Config has the fields alone that the page reads by name",
             span,
             help="read the fields that are needed, by name",
         )

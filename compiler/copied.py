@@ -1,6 +1,7 @@
 """Copied: the user's functions, classes and constants that a page holds as they stand.
 
-A copy is right where the one statement that is copied is all that makes the thing what it is. A name
+A copy is right where the one statement that is copied is all that makes the thing what it is. A
+name
 that is bound twice, filled from elsewhere or replaced is refused.
 """
 
@@ -22,8 +23,11 @@ Statement = cst.FunctionDef | cst.ClassDef | cst.SimpleStatementLine
 _MUTABLE = (list, dict, set)
 
 
-def statement_of(name: str, thing: Any, module: ModuleType, file: SourceFile, span: Span | None) -> Statement:
-    """The statement of `module` that makes `name` what it is. Raises CompileError where no single one does.
+def statement_of(
+    name: str, thing: Any, module: ModuleType, file: SourceFile, span: Span | None
+) -> Statement:
+    """The statement of `module` that makes `name` what it is. Raises CompileError where no "
+    "single one does.
 
     `span` is the place that reads the name, for the message.
     """
@@ -31,7 +35,8 @@ def statement_of(name: str, thing: Any, module: ModuleType, file: SourceFile, sp
     if node is None:
         refuse(
             "SP408",
-            f"the page has to hold `{name}`, whose source is not a plain statement of `{module.__name__}`",
+            f"the page has to hold `{name}`, whose source is not a plain statement of "
+            f"`{module.__name__}`",
             span,
             help="define it at the top level of a file, under no condition",
         )
@@ -51,7 +56,10 @@ def refuse_rebound(name: str, what: str, span: Span | None) -> NoReturn:
         "SP411",
         f"`{name}` {what} of its module, and a page would hold one of them alone",
         span,
-        help=f"bind `{name}` in one statement, under no condition; keep what depends on the machine out of a model",
+        help=(
+            f"bind `{name}` in one statement, under no condition; keep what depends on the "
+            f"machine out of a model"
+        ),
     )
 
 
@@ -72,14 +80,20 @@ def _is_filled(name: str, file: SourceFile) -> bool:
         if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
             continue
         for item in tree.own(statement):
-            if isinstance(item, cst.AssignTarget) and _root(item.target) == name and not isinstance(item.target, cst.Name):
+            if (
+                isinstance(item, cst.AssignTarget)
+                and _root(item.target) == name
+                and not isinstance(item.target, cst.Name)
+            ):
                 return True
             if isinstance(item, (cst.AugAssign, cst.Del)) and _root(item.target) == name:
                 return True
             if isinstance(item, cst.Expr) and isinstance(item.value, cst.Call):
                 call = item.value
                 handed = any(_root(a.value) == name for a in call.args)
-                if handed or (isinstance(call.func, cst.Attribute) and _root(call.func.value) == name):
+                if handed or (
+                    isinstance(call.func, cst.Attribute) and _root(call.func.value) == name
+                ):
                     return True
     return False
 
@@ -91,7 +105,9 @@ def _root(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-def _check_function(name: str, thing: FunctionType, node: Statement, file: SourceFile, span: Span | None) -> None:
+def _check_function(
+    name: str, thing: FunctionType, node: Statement, file: SourceFile, span: Span | None
+) -> None:
     if not isinstance(node, cst.FunctionDef):
         if inspect.getclosurevars(thing).nonlocals:
             refuse(
@@ -102,11 +118,15 @@ def _check_function(name: str, thing: FunctionType, node: Statement, file: Sourc
             )
         return
     inner = inspect.unwrap(thing)
-    if not node.decorators and (inner.__code__.co_filename != file.path or inner.__code__.co_name != name):
+    if not node.decorators and (
+        inner.__code__.co_filename != file.path or inner.__code__.co_name != name
+    ):
         refuse_rebound(name, "was replaced after the `def`", span)
     attributes = vars(thing).keys() - {"__wrapped__"}
     if attributes and not node.decorators:
-        refuse_rebound(name, f"carries an attribute, `{min(attributes)}`, from another statement", span)
+        refuse_rebound(
+            name, f"carries an attribute, `{min(attributes)}`, from another statement", span
+        )
 
 
 def _check_value(name: str, thing: Any, node: cst.SimpleStatementLine, span: Span | None) -> None:
@@ -114,7 +134,12 @@ def _check_value(name: str, thing: Any, node: cst.SimpleStatementLine, span: Spa
     value = next((s.value for s in node.body if isinstance(s, (cst.Assign, cst.AnnAssign))), None)
     if isinstance(value, (cst.List, cst.Dict, cst.Set)) and isinstance(thing, _MUTABLE):
         starred = (cst.StarredElement, cst.StarredDictElement)
-        if not any(isinstance(e, starred) for e in value.elements) and len(value.elements) != len(thing):
+        if not any(isinstance(e, starred) for e in value.elements) and len(value.elements) != len(
+            thing
+        ):
             refuse_rebound(name, "was filled by other code", span)
-    if isinstance(value, (cst.Integer, cst.Float, cst.SimpleString)) and value.evaluated_value != thing:
+    if (
+        isinstance(value, (cst.Integer, cst.Float, cst.SimpleString))
+        and value.evaluated_value != thing
+    ):
         refuse_rebound(name, f"is {thing!r} by now, changed by other code", span)

@@ -23,8 +23,11 @@ from .helpers import Helper
 
 # Methods of `nn.Module` that reach the modules inside, which their caller may then call.
 _REACHING = frozenset(
-    "children modules named_children named_modules get_submodule _modules apply __call__ forward _call_impl".split()
-)
+    {
+        "children", "modules", "named_children", "named_modules", "get_submodule", "_modules",
+        "apply", "__call__", "forward", "_call_impl",
+    }
+)  # fmt: skip
 # Methods of `nn.ModuleList` and the like by which a constructor adds to them.
 ADDING = frozenset({"append", "extend", "insert", "add_module", "register_module", "update"})
 _GETTERS = frozenset({"attrgetter", "methodcaller", "getmembers", "dir", "getattr_static"})
@@ -42,7 +45,10 @@ class Exposure:
                 self._stored |= _foreign_stores(method.node)
                 names = vars(sys.modules[method.owner.__module__])
                 self.any_read |= any(_reads_any_name(n, names) for n in tree.walk(method.node))
-                if any((tree.dotted(d.decorator) or "").endswith("property") for d in method.node.decorators):
+                if any(
+                    (tree.dotted(d.decorator) or "").endswith("property")
+                    for d in method.node.decorators
+                ):
                     self.properties.add(method.node.name.value)
         for helper in helpers:
             self._of_helper(helper)
@@ -66,17 +72,11 @@ class Exposure:
             return True
         if own is not None and own.node.decorators:
             return True
-        names = {a.attr.value for m in flat.every_method() for a in tree.walk(m.node) if tree.self_attribute(a)}  # type: ignore[attr-defined]
-        return bool(names & {"forward", "__call__", "_call_impl"})
+        return bool(_own_attributes(flat) & {"forward", "__call__", "_call_impl"})
 
     def hands_on_children(self, flat: Flat) -> bool:
         """Whether its children may be called other than by the calls of them in its text."""
-        reached = {
-            a.attr.value  # type: ignore[attr-defined]
-            for m in flat.every_method()
-            for a in tree.walk(m.node)
-            if tree.self_attribute(a)
-        } & (_REACHING - set(flat.methods))
+        reached = _own_attributes(flat) & _REACHING - set(flat.methods)
         return bool(reached) or self.hands_on_self(flat)
 
     def _of_helper(self, helper: Helper) -> None:
@@ -90,6 +90,12 @@ class Exposure:
             elif isinstance(item, cst.SimpleString):
                 self.outside_reads.add(str(item.raw_value))
             self.any_read |= _reads_any_name(item, {})
+
+
+def _own_attributes(flat: Flat) -> set[str]:
+    """Every name that a class reads from or stores on `self`."""
+    names = (tree.self_attribute(a) for m in flat.every_method() for a in tree.walk(m.node))
+    return {name for name in names if name is not None}
 
 
 @functools.cache
@@ -117,7 +123,8 @@ def _foreign_stores(node: cst.CSTNode) -> set[str]:
 
 
 def _reads_any_name(node: cst.CSTNode, names: Mapping[str, Any]) -> bool:
-    """Whether a call reads an attribute whose name is not written in it, of anything but a library."""
+    """Whether a call reads an attribute whose name is not written in it, of anything but a
+    library."""
     if not isinstance(node, cst.Call):
         return False
     name = (tree.dotted(node.func) or "").rpartition(".")[2]
@@ -156,11 +163,14 @@ def _is_self(node: cst.CSTNode) -> bool:
 
 
 def _only_looks(func: cst.BaseExpression, method: Method) -> bool:
-    """Whether what is called stores nothing on a module that it is handed: a few builtins, and the runtime."""
+    """Whether what is called stores nothing on a module that it is handed: a few builtins, and the
+    runtime."""
     first, *rest = (tree.dotted(func) or "").split(".")
     if tree.dotted(func) == "nn.Module.__init__" or tree.dotted(func) == "torch.nn.Module.__init__":
         return True
-    thing: Any = vars(sys.modules[method.owner.__module__]).get(first, getattr(builtins, first, None))
+    thing: Any = vars(sys.modules[method.owner.__module__]).get(
+        first, getattr(builtins, first, None)
+    )
     for name in rest:
         thing = getattr(thing, name, None)
     if any(thing is known for known in (isinstance, hasattr, getattr, type, id, super)):

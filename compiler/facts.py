@@ -236,6 +236,12 @@ class Facts:
         self.patterns.clear()
         self.pattern_names.clear()
 
+    def is_config_class(self, thing: Any) -> bool:
+        """Whether this is the class of one of the model's configs, or a base of one."""
+        if not isinstance(thing, type) or thing is object:
+            return False
+        return any(thing in type(config).__mro__ for config in self.kinds.configs)
+
     def escape(self, module: nn.Module) -> None:
         """Somebody whom we do not see may call a module, and those in it, with anything."""
         for inner in module.modules():

@@ -36,7 +36,9 @@ class Flat:
     chain: tuple[type, ...]  # the written-out classes, most derived first
     base: type  # what the class derives from on the page
     methods: dict[str, Method] = field(default_factory=dict)
-    attributes: list[Any] = field(default_factory=list)  # statements of the class body that are not methods
+    attributes: list[Any] = field(
+        default_factory=list
+    )  # statements of the class body that are not methods
 
     def init_of(self, owner: type) -> Method | None:
         """The first constructor in the chain from `owner` on."""
@@ -54,7 +56,8 @@ class Flat:
 
 
 def flatten(cls: type[nn.Module], sources: Sources) -> Flat:
-    """The flat form of `cls`. Refuses several bases, metaclasses, decorated classes and classes without source."""
+    """The flat form of `cls`. Refuses several bases, metaclasses, decorated classes and classes
+    without source."""
     chain: list[type] = []
     base: type = cls
     while base is not nn.Module and is_foldable(base):
@@ -91,9 +94,16 @@ def _collect(
             written[owner, name] = statement
             if name == "__init__":
                 flat._inits[owner] = Method(statement, owner)
-            if any(tree.code(d.decorator).endswith((".setter", ".deleter")) for d in statement.decorators):
+            if any(
+                tree.code(d.decorator).endswith((".setter", ".deleter"))
+                for d in statement.decorators
+            ):
                 span = sources.span(statement, owner)
-                refuse("SP310", f"`{owner.__name__}.{name}` has a property setter, which hides a store", span)
+                refuse(
+                    "SP310",
+                    f"`{owner.__name__}.{name}` has a property setter, which hides a store",
+                    span,
+                )
             if name not in taken:
                 flat.methods[name] = Method(statement, owner)
                 own.add(name)
@@ -143,10 +153,15 @@ def _check(cls: type, sources: Sources) -> None:
 # -------------------------------------------------------------------- super()
 
 
-def _follow_super(flat: Flat, written: dict[tuple[type, str], cst.FunctionDef], sources: Sources) -> None:
+def _follow_super(
+    flat: Flat, written: dict[tuple[type, str], cst.FunctionDef], sources: Sources
+) -> None:
     """Give each method that `super().name` means a name of its own, and write that name instead."""
     own = flat.methods.get("__init__")
-    pending: list[str | type] = [*flat.methods, *(cls for cls, init in flat._inits.items() if init is not own)]
+    pending: list[str | type] = [
+        *flat.methods,
+        *(cls for cls, init in flat._inits.items() if init is not own),
+    ]
     while pending:
         key = pending.pop()
         method = flat.methods[key] if isinstance(key, str) else flat._inits[key]
@@ -163,7 +178,11 @@ class _Super:
     """The `super()` calls of one method."""
 
     def __init__(
-        self, flat: Flat, method: Method, written: dict[tuple[type, str], cst.FunctionDef], sources: Sources
+        self,
+        flat: Flat,
+        method: Method,
+        written: dict[tuple[type, str], cst.FunctionDef],
+        sources: Sources,
     ) -> None:
         self.flat, self.method, self.written, self.sources = flat, method, written, sources
         self.added: list[str | type] = []
@@ -193,7 +212,9 @@ class _Super:
             return plain
         for base in self.flat.chain[self.flat.chain.index(owner) + 1 :]:
             if name in base.__dict__:
-                return cst.Attribute(cst.Name(self._first_parameter()), cst.Name(self._alias(base, name, node)))
+                return cst.Attribute(
+                    cst.Name(self._first_parameter()), cst.Name(self._alias(base, name, node))
+                )
         return plain  # the imported base's, which is the base on the page too
 
     def _alias(self, base: type, name: str, node: cst.CSTNode) -> str:
@@ -202,7 +223,9 @@ class _Super:
         kinds = (FunctionType, staticmethod, classmethod)
         if definition is None or not isinstance(base.__dict__[name], kinds):
             self._refuse(f"reads `{name}` of its base, which is no plain method", node)
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", base.__name__).lower()
+        words = re.sub(
+            r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", base.__name__
+        ).lower()
         alias = f"_{words.strip('_')}_{name.strip('_')}"
         known = self.flat.methods.get(alias)
         if known is None:
@@ -210,11 +233,17 @@ class _Super:
             self.flat.methods[alias] = Method(new, base)
             self.added.append(alias)
         elif known.owner is not base:
-            self._refuse(f"has a method `{alias}`, the name that `super().{name}` gets on the page", node)
+            self._refuse(
+                f"has a method `{alias}`, the name that `super().{name}` gets on the page", node
+            )
         return alias
 
     def _first_parameter(self) -> str:
-        return self.method.node.params.params[0].name.value if self.method.node.params.params else "self"
+        return (
+            self.method.node.params.params[0].name.value
+            if self.method.node.params.params
+            else "self"
+        )
 
     def _refuse(self, what: str, node: cst.CSTNode) -> NoReturn:
         refuse(
@@ -226,7 +255,11 @@ class _Super:
 
 
 def _is_super(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Name)
+        and node.func.value == "super"
+    )
 
 
 def _refuse_class_level_reads(flat: Flat, sources: Sources) -> None:

@@ -35,14 +35,17 @@ def refuse_hazards(flat: Flat, sources: Sources) -> None:
     for method in flat.every_method():
         _refuse_of_the_class(method, sources)
         _refuse_patched(method, sources)
-        _refuse_hidden(f"{flat.cls.__name__}.{method.node.name.value}", method.node, sources, method.owner)
+        _refuse_hidden(
+            f"{flat.cls.__name__}.{method.node.name.value}", method.node, sources, method.owner
+        )
         _refuse_rebound_self(flat, method, sources)
         _refuse_mangled(flat, method, sources)
         _refuse_own_imports(method, sources)
 
 
 def refuse_helper_hazards(helper: Helper, sources: Sources) -> None:
-    """The same for a function or class that the page would hold because a class of the model uses it."""
+    """The same for a function or class that the page would hold because a class of the model uses
+    it."""
     file = sources.file(helper.path)
     for node in _hidden(helper.node):
         refuse(
@@ -52,7 +55,12 @@ def refuse_helper_hazards(helper: Helper, sources: Sources) -> None:
             help="write the attribute's name out",
         )
     for node in _globals(helper.node):
-        refuse("SP317", f"`{helper.name}` changes a name of its module", file.span(node), help=_NO_GLOBAL)
+        refuse(
+            "SP317",
+            f"`{helper.name}` changes a name of its module",
+            file.span(node),
+            help=_NO_GLOBAL,
+        )
 
 
 _NO_GLOBAL = "keep what changes in an attribute or a buffer of the module that it belongs to"
@@ -67,12 +75,19 @@ def _refuse_hidden(what: str, function: cst.FunctionDef, sources: Sources, owner
             help="assign and read the attribute by its name",
         )
     for node in _globals(function):
-        refuse("SP317", f"`{what}` changes a name of its module", sources.span(node, owner), help=_NO_GLOBAL)
+        refuse(
+            "SP317",
+            f"`{what}` changes a name of its module",
+            sources.span(node, owner),
+            help=_NO_GLOBAL,
+        )
 
 
 def _hidden(root: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Nodes that name something hidden; a list of names that only labels an argument does not."""
-    labels = {id(item.keyword) for item in tree.walk(root) if isinstance(item, cst.Arg) and item.keyword}
+    labels = {
+        id(item.keyword) for item in tree.walk(root) if isinstance(item, cst.Arg) and item.keyword
+    }
     for item in tree.walk(root):
         if id(item) not in labels and _word(item) in HIDDEN:
             yield item
@@ -93,7 +108,8 @@ def _refuse_of_the_class(method: Method, sources: Sources) -> None:
     if name in OF_THE_CLASS:
         refuse(
             "SP318",
-            f"`{method.owner.__name__}` has a `{name}`, which acts when a class or an instance is made",
+            f"`{method.owner.__name__}` has a `{name}`, which acts when a class or an instance "
+            f"is made",
             sources.span(method.node, method.owner),
             help="do it in `__init__`",
         )
@@ -101,14 +117,28 @@ def _refuse_of_the_class(method: Method, sources: Sources) -> None:
 
 def _refuse_rebound_self(flat: Flat, method: Method, sources: Sources) -> None:
     for item in tree.walk(method.node.body):
-        if isinstance(item, (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr, cst.With, cst.Del)):
-            if "self" in tree.stored_names(item) and not isinstance(item, (cst.For, cst.With)):
-                refuse(
-                    "SP319",
-                    f"`{flat.cls.__name__}.{method.node.name.value}` gives `self` another value",
-                    sources.span(item, method.owner),
-                    help="use another name",
-                )
+        if (
+            isinstance(
+                item,
+                (
+                    cst.Assign,
+                    cst.AnnAssign,
+                    cst.AugAssign,
+                    cst.For,
+                    cst.NamedExpr,
+                    cst.With,
+                    cst.Del,
+                ),
+            )
+            and "self" in tree.stored_names(item)
+            and not isinstance(item, (cst.For, cst.With))
+        ):
+            refuse(
+                "SP319",
+                f"`{flat.cls.__name__}.{method.node.name.value}` gives `self` another value",
+                sources.span(item, method.owner),
+                help="use another name",
+            )
 
 
 def _refuse_mangled(flat: Flat, method: Method, sources: Sources) -> None:
@@ -120,7 +150,8 @@ def _refuse_mangled(flat: Flat, method: Method, sources: Sources) -> None:
         if name.startswith("__") and not name.endswith("__"):
             refuse(
                 "SP320",
-                f"`{name}` of `{method.owner.__name__}` is stored under a name with the class's name in it, and a page "
+                f"`{name}` of `{method.owner.__name__}` is stored under a name with the class's "
+                f"name in it, and a page "
                 "may join classes or name them anew",
                 sources.span(item, method.owner),
                 help=f"call it `{name[1:]}`",
@@ -128,11 +159,14 @@ def _refuse_mangled(flat: Flat, method: Method, sources: Sources) -> None:
 
 
 def _refuse_own_imports(method: Method, sources: Sources) -> None:
-    """An import inside a method runs on the page too, where the user's modules are not to be had."""
+    """An import inside a method runs on the page too, where the user's modules are not to be
+    had."""
     for item in tree.walk(method.node):
         name = ""
         if isinstance(item, cst.ImportFrom):
-            name = "." * len(item.relative) + (tree.dotted(item.module) or "" if item.module is not None else "")
+            name = "." * len(item.relative) + (
+                tree.dotted(item.module) or "" if item.module is not None else ""
+            )
         elif isinstance(item, cst.Import):
             name = tree.dotted(item.names[0].name) or ""
         if name and (name.startswith(".") or is_foldable_module(name)):
@@ -154,10 +188,14 @@ def _refuse_patched(method: Method, sources: Sources) -> None:
     if file is None or span is None:
         return
     first = live.__code__.co_firstlineno  # of the decorators, where there are some
-    if live.__code__.co_filename != file.path or not first <= span.line <= first + len(method.node.decorators) * 20:
+    if (
+        live.__code__.co_filename != file.path
+        or not first <= span.line <= first + len(method.node.decorators) * 20
+    ):
         refuse(
             "SP321",
-            f"`{method.owner.__name__}.{method.node.name.value}` was replaced after the class was made",
+            f"`{method.owner.__name__}.{method.node.name.value}` was replaced after the class "
+            f"was made",
             span,
             label="this is not what runs",
             help="write it in the class, or derive a class of your own",
@@ -171,4 +209,3 @@ def _plain(member: Any) -> Any:
     if isinstance(member, property):
         return member.fget
     return getattr(member, "func", member)  # functools.cached_property
-

@@ -27,7 +27,9 @@ class Helper:
     thing: Any = field(compare=False)
 
 
-def reachable_helpers(flats: Iterable[Flat], sources: Sources, configs: tuple[type, ...]) -> list[Helper]:
+def reachable_helpers(
+    flats: Iterable[Flat], sources: Sources, configs: tuple[type, ...]
+) -> list[Helper]:
     """The functions and classes that the methods use, and those that these use in turn.
 
     Those of specc.templates are ours: they store nothing on a module.
@@ -73,7 +75,11 @@ def _definition(
         return
     file = sources.file(path)
     for name_there in dict.fromkeys((name, getattr(thing, "__name__", name))):
-        node = file.functions.get(name_there) or file.classes.get(name_there) or file.constants.get(name_there)
+        node = (
+            file.functions.get(name_there)
+            or file.classes.get(name_there)
+            or file.constants.get(name_there)
+        )
         if node is not None:
             yield node, home
             return

@@ -1,4 +1,5 @@
-"""Names: what the page's text reads from outside itself, and the line or the code that brings it."""
+"""Names: what the page's text reads from outside itself, and the line or the code that brings
+it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ RESERVED: dict[str, Any] = {
 
 @dataclass
 class Needs:
-    """Imports by the name that they bind, and the functions and constants that the page holds itself."""
+    """Imports by the name that they bind, and the functions and constants that the page holds
+    itself."""
 
     imports: dict[str, str] = field(default_factory=dict)
     copied: dict[str, Any] = field(default_factory=dict)  # name -> statement, in the order needed
@@ -50,27 +52,38 @@ class Needs:
         self.imports[name] = line
 
     def claim(self, name: str, thing: Any, span: Span | None) -> None:
-        """Bind a name of the page. Raises CompileError where it is bound to something else already."""
+        """Bind a name of the page. Raises CompileError where it is bound to something else
+        already."""
         known = self._objects.setdefault(name, thing)
-        plain = isinstance(known, (bool, int, float, str, tuple)) and type(known) is type(thing) and known == thing
+        plain = (
+            isinstance(known, (bool, int, float, str, tuple))
+            and type(known) is type(thing)
+            and known == thing
+        )
         if known is thing or (plain and name not in RESERVED):
             return
         if name in RESERVED:
             refuse_reserved(name, span)
         refuse(
             "SP404",
-            f"`{name}` means two things in the classes of this model, and a page has one set of names",
+            f"`{name}` means two things in the classes of this model, and a page has one set of "
+            f"names",
             span,
             help=f"rename one of the two `{name}`",
         )
 
 
 def refuse_reserved(name: str, span: Span | None) -> NoReturn:
-    refuse("SP404", f"`{name}` is a name that the page uses itself", span, help=f"rename your `{name}`")
+    refuse(
+        "SP404", f"`{name}` is a name that the page uses itself", span, help=f"rename your `{name}`"
+    )
 
 
-def collect(residuals: dict[Kind, Residual], facts: Facts, names: dict[Kind, str], configs: set[str]) -> Needs:
-    """Everything that the classes read and do not define; `names` are those that they have on the page."""
+def collect(
+    residuals: dict[Kind, Residual], facts: Facts, names: dict[Kind, str], configs: set[str]
+) -> Needs:
+    """Everything that the classes read and do not define; `names` are those that they have on the
+    page."""
     needs = Needs()
     taken = set(names.values()) | configs
     for name in taken:
@@ -88,16 +101,22 @@ def collect(residuals: dict[Kind, Residual], facts: Facts, names: dict[Kind, str
 
 
 def page_names(residuals: dict[Kind, Residual], facts: Facts) -> set[str]:
-    """Names that a page will bind to other things than its classes: no class may take one of them."""
+    """Names that a page will bind to other things than its classes: no class may take one of
+    them."""
     names = {*RESERVED, *facts.imports, *(h.name for h in facts.helpers)}
     for residual in residuals.values():
         names.add(residual.flat.base.__name__)
-        names |= {n for n in outside_names(residual) if not _is_stand_in(n) and not is_written_class(n, residual)}
+        names |= {
+            n
+            for n in outside_names(residual)
+            if not _is_stand_in(n) and not is_written_class(n, residual)
+        }
     return names
 
 
 def is_written_class(name: str, residual: Residual) -> bool:
-    """Whether a name is a module class that the page would write out, where this class's text stands."""
+    """Whether a name is a module class that the page would write out, where this class's text
+    stands."""
     for owner in residual.flat.chain:
         thing = vars(sys.modules[owner.__module__]).get(name)
         if isinstance(thing, type) and issubclass(thing, nn.Module) and is_foldable(thing):
@@ -111,7 +130,9 @@ def _is_stand_in(name: str) -> bool:
 
 def outside_names(residual: Residual) -> set[str]:
     """Names that a class's text reads from its module."""
-    of_class = {n for a in residual.attributes for n in tree.stored_names(a)} | set(residual.methods)
+    of_class = {n for a in residual.attributes for n in tree.stored_names(a)} | set(
+        residual.methods
+    )
     names: set[str] = set()
     for statement in residual.attributes:
         names |= free_names(statement).outside - of_class | free_names(statement).inside
@@ -133,16 +154,22 @@ def _need(name: str, residual: Residual, facts: Facts, needs: Needs) -> None:
     things = [vars(m)[name] for m in having]
     if name in facts.imports:
         thing = facts.imports[name]
-        if any(t is not thing and not (isinstance(t, type) and issubclass(t, nn.Module)) for t in things):
+        if any(
+            t is not thing and not (isinstance(t, type) and issubclass(t, nn.Module))
+            for t in things
+        ):
             needs.claim(name, thing, span)
             needs.claim(name, things[0], span)
         needs.import_line(name, line_for(name, thing), thing, span)
         return
+    for node in residual.text():
+        _refuse_class_asked(name, node, modules, facts)
     if having:
         if any(thing is not things[0] for thing in things):
             refuse(
                 "SP404",
-                f"`{name}` is one thing in `{having[0].__name__}` and another in the module of a base of "
+                f"`{name}` is one thing in `{having[0].__name__}` and another in the module of a "
+                f"base of "
                 f"`{residual.kind.cls.__name__}`",
                 span,
                 help=f"rename one of the two `{name}`",
@@ -151,7 +178,9 @@ def _need(name: str, residual: Residual, facts: Facts, needs: Needs) -> None:
         return
     for owner in residual.flat.chain:
         file = facts.sources.of(owner)
-        if file is not None and name in file.imports:  # under TYPE_CHECKING: a name for annotations alone
+        if (
+            file is not None and name in file.imports
+        ):  # under TYPE_CHECKING: a name for annotations alone
             needs.future = True
             needs.imports[name] = file.imports[name]
             return
@@ -173,7 +202,9 @@ def where(name: str, residual: Residual, facts: Facts) -> Span | None:
     return span_of_class(residual.kind.cls)
 
 
-def _need_from(name: str, module: ModuleType, facts: Facts, needs: Needs, span: Span | None) -> None:
+def _need_from(
+    name: str, module: ModuleType, facts: Facts, needs: Needs, span: Span | None
+) -> None:
     """A name as this module binds it: imported again, or copied where it is the author's own."""
     thing = vars(module)[name]
     if hasattr(specc.runtime, name) and getattr(specc.runtime, name) is thing:
@@ -202,7 +233,8 @@ def _need_from(name: str, module: ModuleType, facts: Facts, needs: Needs, span: 
         if original != name:
             refuse(
                 "SP406",
-                f"`{name}` is `{original}` of `{source}` under another name, and the page holds its code",
+                f"`{name}` is `{original}` of `{source}` under another name, and the page holds "
+                f"its code",
                 span,
                 help=f"import it as `{original}`",
             )
@@ -225,37 +257,104 @@ def refuse_class_read(name: str, span: Span | None) -> NoReturn:
 _MISSING = object()
 
 
-def _check_import(name: str, thing: Any, file: SourceFile, module: ModuleType, span: Span | None) -> None:
+def _check_import(
+    name: str, thing: Any, file: SourceFile, module: ModuleType, span: Span | None
+) -> None:
     """The import statement must be what bound the name."""
     line = file.imports[name]
     source = _module_imported(line, module)
     if source is not None:
         original = line.split(" import ")[1].split(" as ")[0].strip()
-        found = getattr(sys.modules.get(source), original, sys.modules.get(f"{source}.{original}", _MISSING))
+        found = getattr(
+            sys.modules.get(source), original, sys.modules.get(f"{source}.{original}", _MISSING)
+        )
     else:
         imported = line[len("import ") :].split(" as ")
         found = sys.modules.get(imported[0] if len(imported) > 1 else imported[0].partition(".")[0])
     if found is not thing or binders(name, file) > 1:
-        refuse_rebound(name, "is not what the import statement binds, or one of several statements", span)
+        refuse_rebound(
+            name, "is not what the import statement binds, or one of several statements", span
+        )
 
 
-def _copy(name: str, thing: Any, module: ModuleType, facts: Facts, needs: Needs, span: Span | None) -> None:
+def _copy(
+    name: str, thing: Any, module: ModuleType, facts: Facts, needs: Needs, span: Span | None
+) -> None:
     needs.claim(name, thing, span)
     if name in needs.copied or name in needs._copying:
         return
     file = facts.sources.file(str(module.__file__))
-    node = statement_of(name, thing, module, file, span)
+    node: Any = statement_of(name, thing, module, file, span)
     needs._copying.add(name)
+    node = plain_annotations(node, [module], facts)
     for other in sorted(free_names(node).all):
-        if other == name:
+        if other in (name, _PAGE_CONFIG):
             continue
+        _refuse_class_asked(other, node, [module], facts)
         if other in vars(module):
             _need_from(other, module, facts, needs, file.span(node))
         elif not hasattr(builtins, other):
             needs.future = True  # a name for annotations alone
             if other in file.imports:
                 needs.imports[other] = file.imports[other]
-    needs.copied[name] = node
+    needs.copied[name] = tree.replace(
+        node,
+        lambda n: (
+            cst.Name("Config") if isinstance(n, cst.Name) and n.value == _PAGE_CONFIG else None
+        ),
+    )
+
+
+_PAGE_CONFIG = "_Config0_"
+
+
+def plain_annotations(node: Any, modules: list[ModuleType], facts: Facts) -> Any:
+    """Text whose annotations name what the page has: a config's class is `Config` (by a "
+    "stand-in, as
+    the author may have a `Config` of his own), a class of modules, which the page may call by
+    another name, is `nn.Module`."""
+
+    def annotation(item: Any) -> Any:
+        if isinstance(item, cst.Name):
+            for module in modules:
+                thing = vars(module).get(item.value)
+                if facts.is_config_class(thing):
+                    return cst.Name(_PAGE_CONFIG)
+                if isinstance(thing, type) and issubclass(thing, nn.Module) and is_foldable(thing):
+                    facts.imports["nn"] = nn
+                    return cst.Attribute(cst.Name("nn"), cst.Name("Module"))
+            return item
+        return tree.rebuild(item, annotation)
+
+    return tree.replace(
+        node, lambda item: annotation(item) if isinstance(item, cst.Annotation) else None
+    )
+
+
+def _refuse_class_asked(
+    name: str, node: cst.CSTNode, modules: list[ModuleType], facts: Facts
+) -> None:
+    """Whether something is of a config's class has another answer on the page, whose Config is a
+    class of its own."""
+    if not any(facts.is_config_class(vars(module).get(name)) for module in modules):
+        return
+    for item in tree.walk(node):
+        asks = isinstance(item, cst.Call) and tree.dotted(item.func) in ("isinstance", "issubclass")
+        if (asks or isinstance(item, cst.Comparison)) and name in set(tree.loaded_names(item)):
+            refuse(
+                "SP206",
+                f"`{tree.code(item)}` asks for the class of a config, and the page's Config is "
+                f"another class",
+                next(
+                    (
+                        s
+                        for m in modules
+                        if (s := facts.sources.file(str(m.__file__)).span(item)) is not None
+                    ),
+                    None,
+                ),
+                help="ask about a field",
+            )
 
 
 def need_for_function(function: cst.FunctionDef, owner: type, facts: Facts, needs: Needs) -> None:

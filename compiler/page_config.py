@@ -1,4 +1,5 @@
-"""The page's `Config`: the fields and properties that the page still reads, and what folding assumed of them."""
+"""The page's `Config`: the fields and properties that the page still reads, and what folding
+assumed of them."""
 
 from __future__ import annotations
 
@@ -46,14 +47,19 @@ class ConfigText:
 class PageConfig:
     """Collects what the final text reads of each config, and writes the classes.
 
-    A config of the same class as an earlier one derives from it on the page, and states what differs.
+    A config of the same class as an earlier one derives from it on the page, and states what
+    differs.
     """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._reads: dict[int, set[str]] = {}  # fields, by the config's number
-        self._properties: dict[str, dict[int, cst.FunctionDef]] = {}  # folded by each config that it is read of
-        self._aliases: dict[str, str] = {}  # property -> the field that it comes to, in every config
+        self._properties: dict[
+            str, dict[int, cst.FunctionDef]
+        ] = {}  # folded by each config that it is read of
+        self._aliases: dict[
+            str, str
+        ] = {}  # property -> the field that it comes to, in every config
 
     @property
     def fields(self) -> set[str]:
@@ -105,11 +111,22 @@ class PageConfig:
         nodes = self._properties.get(name, {})
         if index in nodes:
             return
-        readers = {i for indices, read, _ in self.facts.config_reads.values() if read == name for i in indices}
+        readers = {
+            i
+            for indices, read, _ in self.facts.config_reads.values()
+            if read == name
+            for i in indices
+        }
         readers |= {index}
-        new = {i: self._folded_property(configs[i], name) for i in sorted(readers) if _is_property(configs[i], name)}
+        new = {
+            i: self._folded_property(configs[i], name)
+            for i in sorted(readers)
+            if _is_property(configs[i], name)
+        }
         aliases = {_returned_field(node, configs[i]) for i, node in new.items()}
-        alias = aliases.pop() if len(aliases) == 1 and len(new) == len(readers) and not nodes else None
+        alias = (
+            aliases.pop() if len(aliases) == 1 and len(new) == len(readers) and not nodes else None
+        )
         if alias is not None:
             self._aliases[name] = alias
             self._read(index, alias)
@@ -124,23 +141,30 @@ class PageConfig:
         if definition is None:
             refuse(
                 "SP205",
-                f"the source of `{owner.__name__}`, whose property `{name}` the page reads, is not at the top level of a file",
+                f"the source of `{owner.__name__}`, whose property `{name}` the page reads, is "
+                f"not at the top level of a file",
                 owner,
                 help="define the config's class in a module",
             )
         node = next(
-            s for s in tree.body_of(definition) if isinstance(s, cst.FunctionDef) and s.name.value == name
+            s
+            for s in tree.body_of(definition)
+            if isinstance(s, cst.FunctionDef) and s.name.value == name
         )
         folder = _PropertyFolder(self.facts, config, owner, node)
         return tree.with_body(node, folder.block(tree.body_of(node))).with_changes(leading_lines=[])
 
     # ---------------------------------------------------------------- writing
 
-    def classes(self, names: dict[str, str], to_page: Callable[[cst.CSTNode], str]) -> list[ConfigText]:
+    def classes(
+        self, names: dict[str, str], to_page: Callable[[cst.CSTNode], str]
+    ) -> list[ConfigText]:
         """The config classes, one that another derives from before it."""
         configs = self.facts.kinds.configs
         if configs:
-            self._reads.setdefault(0, set()).update(n for n in TRAINER_FIELDS if _holds(configs[0], n))
+            self._reads.setdefault(0, set()).update(
+                n for n in TRAINER_FIELDS if _holds(configs[0], n)
+            )
         first_of: dict[type, int] = {}
         texts: list[ConfigText] = []
         for index, config in enumerate(configs):
@@ -151,7 +175,11 @@ class PageConfig:
         return texts
 
     def _class(
-        self, index: int, name: str, base: tuple[int, ConfigText] | None, to_page: Callable[[cst.CSTNode], str]
+        self,
+        index: int,
+        name: str,
+        base: tuple[int, ConfigText] | None,
+        to_page: Callable[[cst.CSTNode], str],
     ) -> ConfigText:
         config = self.facts.kinds.configs[index]
         text = ConfigText(name, base[1].name if base else None)
@@ -162,13 +190,18 @@ class PageConfig:
                 if f.name not in inherited or getattr(config, f.name) != getattr(first, f.name):
                     text.fields.append(self._field(config, f))
         for prop in self._property_order(config):
-            node, theirs = self._properties[prop].get(index), self._properties[prop].get(base[0]) if base else None
+            node, theirs = (
+                self._properties[prop].get(index),
+                self._properties[prop].get(base[0]) if base else None,
+            )
             if node is not None and (theirs is None or tree.code(node) != tree.code(theirs)):
                 text.properties.append(to_page(self._unaliased(node)))
         text.asserts = self._asserts(index)
         if base is not None and not text.asserts:
             own = {f.name for f in text.fields}
-            if any(name in own for line in base[1].asserts for name in re.findall(r"self\.(\w+)", line)):
+            if any(
+                name in own for line in base[1].asserts for name in re.findall(r"self\.(\w+)", line)
+            ):
                 text.asserts = ["pass"]  # what the base asserts is of its own numbers
         return text
 
@@ -192,12 +225,19 @@ class PageConfig:
         declared = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
         if isinstance(value, int) and not isinstance(value, bool) and declared.startswith("float"):
             value = float(value)
-        return FieldText(f.name, _type_text(value, declared), self._value_text(value, f.name, type(config)), f.metadata.get("note", ""))
+        return FieldText(
+            f.name,
+            _type_text(value, declared),
+            self._value_text(value, f.name, type(config)),
+            f.metadata.get("note", ""),
+        )
 
     def _asserts(self, index: int) -> list[str]:
         """What folding assumed of numbers that are still on the page, in the author's words."""
         lines: dict[str, None] = {}
-        there = self._reads.get(index, set()) | {n for n, nodes in self._properties.items() if index in nodes}
+        there = self._reads.get(index, set()) | {
+            n for n, nodes in self._properties.items() if index in nodes
+        }
         for assumption in self.facts.assumptions:
             if self.facts.kinds.config_index(assumption.config) != index:
                 continue
@@ -217,7 +257,9 @@ class PageConfig:
             "SP403",
             f"the config's `{name}` is {value!r}, which can't be written on a page",
             self._reader(name) or span_of_class(cls),
-            help="use a number, a boolean, a string or a tuple of those, or ask of it in tests alone",
+            help=(
+                "use a number, a boolean, a string or a tuple of those, or ask of it in tests alone"
+            ),
         )
 
     def _reader(self, name: str) -> Span | None:
@@ -243,7 +285,9 @@ class _PropertyFolder(Folder):
     """Folds a property of the config class: `self` is the config."""
 
     def __init__(self, facts: Facts, config: Any, owner: type, node: cst.FunctionDef) -> None:
-        super().__init__(facts, facts.kinds.root, facts.flat(facts.kinds.root), Method(node, owner), None)
+        super().__init__(
+            facts, facts.kinds.root, facts.flat(facts.kinds.root), Method(node, owner), None
+        )
         self.config = config
         self.scope = Scope(vars(sys.modules[owner.__module__]), {"self": Value(config)})
 
@@ -267,13 +311,17 @@ def _returned_field(node: cst.FunctionDef, config: Any) -> str | None:
         small = statements[0].body[0]
         if isinstance(small, cst.Return) and small.value is not None:
             name = tree.self_attribute(small.value)
-            if name is not None and (_holds(config, name) or isinstance(getattr(type(config), name, None), property)):
+            if name is not None and (
+                _holds(config, name) or isinstance(getattr(type(config), name, None), property)
+            ):
                 return name
     return None
 
 
 def _holds(config: Any, name: str) -> bool:
-    return name in {f.name for f in dataclasses.fields(config)} and getattr(config, name) is not None
+    return (
+        name in {f.name for f in dataclasses.fields(config)} and getattr(config, name) is not None
+    )
 
 
 def _type_text(value: Any, declared: str) -> str:

@@ -30,7 +30,7 @@ def prune(residuals: dict[Kind, Residual], facts: Facts) -> None:
     changed = True
     while changed:
         changed = False
-        foreign = _foreign_reads(residuals.values()) | facts.exposure.outside_reads
+        foreign = _foreign_reads(residuals.values(), facts) | facts.exposure.outside_reads
         for residual in residuals.values():
             changed |= _prune_class(residual, facts, foreign)
         changed |= _prune_constructors(residuals, facts)
@@ -180,14 +180,16 @@ def _own_reads(residual: Residual) -> tuple[set[str], set[str]]:
     return reads, strings
 
 
-def _foreign_reads(residuals: Iterable[Residual]) -> set[str]:
-    """Attribute names read from anything but `self`, anywhere on the page."""
+def _foreign_reads(residuals: Iterable[Residual], facts: Facts) -> set[str]:
+    """Attribute names read from anything but `self` and a config, anywhere on the page."""
     return {
         item.attr.value
         for residual in residuals
         for node in residual.text()
         for item in tree.walk(node)
-        if isinstance(item, cst.Attribute) and tree.self_attribute(item) is None
+        if isinstance(item, cst.Attribute)
+        and tree.self_attribute(item) is None
+        and id(item) not in facts.config_reads
     }
 
 

@@ -17,7 +17,8 @@ from . import tree
 
 @dataclass(frozen=True)
 class FreeNames:
-    """`outside` is read where the text itself stands (decorators, defaults, annotations, the body of
+    """`outside` is read where the text itself stands (decorators, defaults, annotations, the "
+    "body of
     a class); `inside` by the bodies of its functions, when they run."""
 
     outside: frozenset[str]
@@ -30,9 +31,12 @@ class FreeNames:
 
 @functools.lru_cache(maxsize=4096)
 def free_names(node: cst.FunctionDef | cst.ClassDef | cst.SimpleStatementLine) -> FreeNames:
-    """The names that a definition or a statement reads and does not bind; its own, where it calls itself."""
+    """The names that a definition or a statement reads and does not bind; its own, where it calls
+    itself."""
     table = symtable.symtable(tree.code(node), "<text>", "exec")
-    outside = {s.get_name() for s in table.get_symbols() if s.is_referenced() and not s.is_assigned()}
+    outside = {
+        s.get_name() for s in table.get_symbols() if s.is_referenced() and not s.is_assigned()
+    }
     inside: set[str] = set()
     pending = list(table.get_children())
     while pending:

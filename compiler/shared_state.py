@@ -1,6 +1,8 @@
-"""Shared state: what all instances of a class share, a page's several classes would each have for itself.
+"""Shared state: what all instances of a class share, a page's several classes would each have "
+"for itself.
 
-A class attribute that is stored, a list in the body of a class or in a default: they are one thing for
+A class attribute that is stored, a list in the body of a class or in a default: they are one thing
+for
 every instance. Where the page writes the instances as several classes, they would become several.
 """
 
@@ -22,12 +24,16 @@ if TYPE_CHECKING:
 
 _FRESH = (cst.List, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
 _MUTATING = frozenset(
-    "append extend insert remove pop clear sort reverse update add discard setdefault popitem".split()
-)
+    {
+        "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "add",
+        "discard", "setdefault", "popitem",
+    }
+)  # fmt: skip
 
 
 def refuse_split_state(residuals: dict[Kind, Residual], facts: Facts) -> None:
-    """Raise a CompileError where one author's class with shared state is several classes of the page."""
+    """Raise a CompileError where one author's class with shared state is several classes of the
+    page."""
     count: dict[type, int] = {}
     for residual in residuals.values():
         for owner in residual.flat.chain:
@@ -38,7 +44,8 @@ def refuse_split_state(residuals: dict[Kind, Residual], facts: Facts) -> None:
                 for node in _shared(owner, residual.flat, facts):
                     refuse(
                         "SP328",
-                        f"`{owner.__name__}` becomes several classes of the page, and all its instances share what this "
+                        f"`{owner.__name__}` becomes several classes of the page, and all its "
+                        f"instances share what this "
                         "line makes",
                         facts.sources.span(node, owner),
                         help="keep it in an attribute of each instance, or in a name of the module",
@@ -51,7 +58,9 @@ def _shared(owner: type, flat: Flat, facts: Facts) -> Iterator[cst.CSTNode]:
     for statement in tree.body_of(definition):
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
-                if isinstance(small, (cst.Assign, cst.AnnAssign)) and isinstance(small.value, (*_FRESH, cst.Call)):
+                if isinstance(small, (cst.Assign, cst.AnnAssign)) and isinstance(
+                    small.value, (*_FRESH, cst.Call)
+                ):
                     yield small
         elif isinstance(statement, cst.FunctionDef):
             for param in tree.every_parameter(statement):
@@ -73,14 +82,16 @@ def _is_the_class(node: cst.BaseExpression, method: cst.FunctionDef) -> bool:
 
 
 def changes_a_list(flat: Flat) -> cst.CSTNode | None:
-    """The first statement of a class that may change a list which it did not make: one from the spec's
+    """The first statement of a class that may change a list which it did not make: one from the "
+    "spec's
     params is the spec's own, shared by all that it builds."""
     for method in flat.every_method():
         fresh = _fresh_names(method.node)
         for node in tree.walk(method.node):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-                if node.func.attr.value in _MUTATING and _root(node.func.value) not in fresh:
-                    return node
+            called = node.func if isinstance(node, cst.Call) else None
+            mutates = isinstance(called, cst.Attribute) and called.attr.value in _MUTATING
+            if mutates and _root(called.value) not in fresh:  # type: ignore[union-attr]
+                return node
             targets: list[cst.CSTNode] = []
             if isinstance(node, cst.Assign):
                 targets = [t.target for t in node.targets]

@@ -23,10 +23,22 @@ from .residual import Residual
 
 # Words of the spec that must not survive in the page's code.
 SPEC_WORDS = frozenset(
-    {"ModuleSpec", "build_module", "submodules", "layer_spec", "layer_specs", "get_submodules", "IdentityOp", IDENTITY}
+    {
+        "ModuleSpec",
+        "build_module",
+        "submodules",
+        "layer_spec",
+        "layer_specs",
+        "get_submodules",
+        "IdentityOp",
+        IDENTITY,
+    }
 )
 
-_BUILD_PLAINLY = "build children in `__init__`, with build_module(submodules.name, ...), and decide them by options"
+_BUILD_PLAINLY = (
+    "build children in `__init__`, with build_module(submodules.name, ...), and decide them by "
+    "options"
+)
 
 
 def refuse_survivors(residuals: dict[Kind, Residual], facts: Facts) -> None:
@@ -45,7 +57,8 @@ def refuse_survivors(residuals: dict[Kind, Residual], facts: Facts) -> None:
             if attribute in identities:
                 refuse(
                     "SP327",
-                    f"`self.{attribute}` of `{residual.kind.cls.__name__}` is an identity, which the page has not, and it "
+                    f"`self.{attribute}` of `{residual.kind.cls.__name__}` is an identity, which "
+                    f"the page has not, and it "
                     "is used other than by calling it",
                     _span(item, residual, facts),
                     help="call it with one argument, or ask `isinstance(..., IdentityOp)`",
@@ -55,7 +68,9 @@ def refuse_survivors(residuals: dict[Kind, Residual], facts: Facts) -> None:
 def _code(residual: Residual) -> Iterator[cst.CSTNode]:
     """The nodes that run: no annotations, no labels, no names that are only bound."""
     for root in residual.text():
-        notes = {id(n) for a in tree.walk(root) if isinstance(a, cst.Annotation) for n in tree.walk(a)}
+        notes = {
+            id(n) for a in tree.walk(root) if isinstance(a, cst.Annotation) for n in tree.walk(a)
+        }
         yield from (n for n in tree.walk_loads(root) if id(n) not in notes)
 
 
@@ -66,7 +81,8 @@ def _refuse_spec(item: cst.CSTNode, residual: Residual, facts: Facts) -> None:
     if word in SPEC_WORDS:
         refuse(
             "SP401",
-            f"`{'an identity' if word == IDENTITY else word}` is left in `{residual.kind.cls.__name__}` once it is folded",
+            f"`{'an identity' if word == IDENTITY else word}` is left in "
+            f"`{residual.kind.cls.__name__}` once it is folded",
             _span(item, residual, facts),
             help=_BUILD_PLAINLY,
         )
@@ -95,5 +111,14 @@ def refuse_words(text: str) -> None:
         if isinstance(node, cst.Attribute):
             word = node.attr.value
         if word in SPEC_WORDS:
-            lines = [line.strip() for line in text.splitlines() if word in line and not line.strip().startswith("#")]
-            refuse("SP401", f"`{word}` is left on the page: {lines[0] if lines else word}", None, help=_BUILD_PLAINLY)
+            lines = [
+                line.strip()
+                for line in text.splitlines()
+                if word in line and not line.strip().startswith("#")
+            ]
+            refuse(
+                "SP401",
+                f"`{word}` is left on the page: {lines[0] if lines else word}",
+                None,
+                help=_BUILD_PLAINLY,
+            )

@@ -1,4 +1,5 @@
-"""Unread: a field that the user set and that nothing reads would be a silent flag, and is refused."""
+"""Unread: a field that the user set and that nothing reads would be a silent flag, and is
+refused."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def note_reads(residuals: dict[Kind, Residual], facts: Facts) -> None:
 
 
 def refuse_unread(facts: Facts) -> None:
-    """Raise a CompileError with every field that was set and that nothing reads; note those of the launch."""
+    """Raise a CompileError with every field that was set and that nothing reads; note those of the
+    launch."""
     index_of = _indices(facts)
     read: dict[int, set[str]] = {index: set() for index in range(len(facts.kinds.configs))}
     for identity, name in facts.used_fields:
@@ -43,7 +45,10 @@ def refuse_unread(facts: Facts) -> None:
         for name in sorted(_set_fields(config) - known):
             if name in LAUNCH_FIELDS:
                 launch.setdefault(name, _chosen_at_launch(name, config))
-            elif not any(name in read[i] and _same(config, other, name) for i, other in enumerate(facts.kinds.configs)):
+            elif not any(
+                name in read[i] and _same(config, other, name)
+                for i, other in enumerate(facts.kinds.configs)
+            ):
                 errors.setdefault(name, _unread(name, config))
     if errors:
         raise CompileError(tuple(errors.values()))
@@ -87,7 +92,11 @@ def _set_fields(config: Any) -> set[str]:
     if chosen is not None:
         return optional & chosen
     # A config of the user's own does not say what it was passed: what differs from the default was.
-    return {f.name for f in dataclasses.fields(config) if f.name in optional and getattr(config, f.name) != _default(f)}
+    return {
+        f.name
+        for f in dataclasses.fields(config)
+        if f.name in optional and getattr(config, f.name) != _default(f)
+    }
 
 
 def _has_default(f: dataclasses.Field[Any]) -> bool:

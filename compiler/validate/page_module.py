@@ -25,7 +25,7 @@ def page_module(text: str) -> Iterator[Any]:
     sys.modules[module.__name__] = module
     try:
         try:
-            exec(compile(text, f"<{module.__name__}>", "exec"), vars(module))
+            exec(compile(text, f"<{module.__name__}>", "exec", dont_inherit=True), vars(module))
         except Exception as error:
             differ("SP505", f"the page cannot be imported: {reason(error)}")
         yield module

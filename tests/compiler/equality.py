@@ -18,7 +18,8 @@ def load_page(text: str, name: str = "page_under_test") -> Any:
     """The page as a module; its text stays visible to tracebacks and to dataclasses."""
     module = types.ModuleType(name)
     sys.modules[name] = module
-    exec(compile(text, f"<{name}>", "exec"), vars(module))
+    # The page states its own `from __future__`, and must not have this file's.
+    exec(compile(text, f"<{name}>", "exec", dont_inherit=True), vars(module))
     return module
 
 

@@ -184,7 +184,7 @@ class NumberChooses(nn.Module):
             self.linear = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) * (2 if self.config.zero > 0.0 else 3)
+        return self.linear(x) * (2 if self.config.zero > 0.0 else 3) * self.config.layers
 
 
 class ShapeDecides(nn.Module):

@@ -366,3 +366,19 @@ class Prints(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(x) * len(str(self.config))  # refused: Prints
+
+
+def is_options(config: Options | None) -> bool:
+    return isinstance(config, Options)  # refused: AsksClass
+
+
+class AsksClass(nn.Module):
+    """A helper asks for the class of the config: the page's is another."""
+
+    def __init__(self, config: Options) -> None:
+        super().__init__()
+        self.config = config
+        self.linear = nn.Linear(config.width, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) if is_options(self.config) else x

@@ -436,7 +436,7 @@ class InitAgain(LocalBase):
 
 
 class PositionalOnly(nn.Module):
-    def __init__(self, config: Options, /) -> None:  # refused: PositionalOnly, HoldsPositional
+    def __init__(self, config: Options, /) -> None:  # refused: HoldsPositional
         super().__init__()
         self.linear = nn.Linear(config.width, config.width)
 
@@ -444,7 +444,7 @@ class PositionalOnly(nn.Module):
         return self.linear(x)
 
 
-def spec_PositionalOnly() -> ModuleSpec:
+def spec_HoldsPositional() -> ModuleSpec:
     return owner(HoldsPositional)
 
 
