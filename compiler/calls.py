@@ -58,11 +58,27 @@ def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, 
 
 def _names_bound_otherwise(method: cst.FunctionDef, loops: set[int]) -> set[str]:
     """Names that anything but these loops over modules binds: a call of one may reach something else."""
-    names = {p.name.value for f in tree.walk(method) if isinstance(f, cst.FunctionDef) for p in tree.every_parameter(f)}
+    names = {
+        p.name.value
+        for f in tree.walk(method)
+        if isinstance(f, cst.FunctionDef)
+        for p in tree.every_parameter(f)
+    }
     for node in tree.walk(method):
         if isinstance(node, (cst.For, cst.CompFor)) and id(node) in loops:
             continue
-        if isinstance(node, (cst.For, cst.CompFor, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.AsName)):
+        if isinstance(
+            node,
+            (
+                cst.For,
+                cst.CompFor,
+                cst.Assign,
+                cst.AnnAssign,
+                cst.AugAssign,
+                cst.NamedExpr,
+                cst.AsName,
+            ),
+        ):
             names |= tree.bound_names(node)
         elif isinstance(node, cst.Lambda):
             names |= {n.value for n in tree.walk(node.params) if isinstance(n, cst.Name)}
@@ -71,7 +87,9 @@ def _names_bound_otherwise(method: cst.FunctionDef, loops: set[int]) -> set[str]
     return names
 
 
-def modules_of(node: cst.CSTNode, residual: Residual, loops: dict[str, list[nn.Module]]) -> list[nn.Module]:
+def modules_of(
+    node: cst.CSTNode, residual: Residual, loops: dict[str, list[nn.Module]]
+) -> list[nn.Module]:
     if isinstance(node, cst.Name):
         return loops.get(node.value, [])
     if isinstance(node, cst.Subscript):
@@ -114,15 +132,25 @@ def argument_names(call: cst.Call, names: list[str]) -> list[str | None]:
 
 def without(call: cst.Call, drop: set[int]) -> cst.Call:
     """The call without the arguments at these places; those after one that stood by position get names from the caller."""
-    kept = [a.with_changes(comma=cst.MaybeSentinel.DEFAULT) for i, a in enumerate(call.args) if i not in drop]
+    kept = [
+        a.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        for i, a in enumerate(call.args)
+        if i not in drop
+    ]
     return call.with_changes(args=kept)
 
 
 def shaped(call: cst.Call, names: list[str]) -> cst.Call:
     """The final form of a constructor call: by position as far as the author's order allows, else by name."""
-    by_name = {a.keyword.value.removeprefix(POSITIONAL): a for a in call.args if a.keyword is not None}
+    by_name = {
+        a.keyword.value.removeprefix(POSITIONAL): a for a in call.args if a.keyword is not None
+    }
     # The config and the mesh come first and need no names, whoever passes them.
-    plain = {n for n, a in by_name.items() if a.keyword is not None and a.keyword.value.startswith(POSITIONAL)}
+    plain = {
+        n
+        for n, a in by_name.items()
+        if a.keyword is not None and a.keyword.value.startswith(POSITIONAL)
+    }
     plain |= {n for n in by_name if n in ("config", "mesh", "parallel_mesh", "model_config")}
     args: list[cst.Arg] = []
     in_order = True
@@ -154,7 +182,10 @@ def drop_defaults(call: cst.Call, callee: Any, facts: Facts) -> cst.Call:
         arg, name = call.args[position], names[position]
         if name is None or name not in parameters or not facts.is_folded(arg.value):
             continue
-        last = all(i in drop or call.args[i].keyword is not None for i in range(position + 1, len(call.args)))
+        last = all(
+            i in drop or call.args[i].keyword is not None
+            for i in range(position + 1, len(call.args))
+        )
         if arg.keyword is None and not last:
             continue
         value = _literal_value(arg.value)

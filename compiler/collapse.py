@@ -14,7 +14,6 @@ from torch import nn
 from . import tree
 from .construct import POSITIONAL, imported
 from .facts import Facts
-from .fold import is_super_init
 from .kinds import Kind
 from .prune import rewrite_calls
 from .residual import Residual
@@ -31,7 +30,12 @@ def collapse(residuals: dict[Kind, Residual], facts: Facts) -> None:
             continue
         residual = residuals.pop(kind)
 
-        def change(call: cst.Call, kind: Kind = kind, residual: Residual = residual, base_call: Any = base_call) -> cst.Call:
+        def change(
+            call: cst.Call,
+            kind: Kind = kind,
+            residual: Residual = residual,
+            base_call: Any = base_call,
+        ) -> cst.Call:
             if isinstance(call.func, cst.Name) and call.func.value == kind.handle:
                 return _of_base(call, residual, base_call, facts)
             return call
@@ -50,14 +54,22 @@ def _only_base_call(residual: Residual) -> cst.Call | None:
     if len(statements) != 1 or not isinstance(statements[0], cst.SimpleStatementLine):
         return None
     small = statements[0].body[0]
-    if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call) or not is_super_init(small.value):
+    if (
+        not isinstance(small, cst.Expr)
+        or not isinstance(small.value, cst.Call)
+        or not tree.is_super_init(small.value)
+    ):
         return None
     call = small.value
     return call if all(tree.is_pure(a.value) and not a.star for a in call.args) else None
 
 
 def _of_base(call: cst.Call, residual: Residual, base_call: cst.Call, facts: Facts) -> cst.Call:
-    passed = {a.keyword.value.removeprefix(POSITIONAL): a.value for a in call.args if a.keyword is not None}
+    passed = {
+        a.keyword.value.removeprefix(POSITIONAL): a.value
+        for a in call.args
+        if a.keyword is not None
+    }
     for param in residual.parameters():
         if param.default is not None:
             passed.setdefault(param.name.value, param.default)
@@ -74,13 +86,17 @@ def _of_base(call: cst.Call, residual: Residual, base_call: cst.Call, facts: Fac
             return read
         if isinstance(node, cst.Name) and node.value in passed:
             new = passed[node.value]
-            return node if isinstance(new, cst.Name) and new.value == node.value else tree.parenthesised(new)
+            return (
+                node
+                if isinstance(new, cst.Name) and new.value == node.value
+                else tree.parenthesised(new)
+            )
         return None
 
     args = [
-        a.with_changes(value=tree.bare(tree.replace(a.value, swap)), comma=cst.MaybeSentinel.DEFAULT) for a in base_call.args
+        a.with_changes(
+            value=tree.bare(tree.replace(a.value, swap)), comma=cst.MaybeSentinel.DEFAULT
+        )
+        for a in base_call.args
     ]
     return cst.Call(imported(residual.flat.base, facts), args)
-
-
-

@@ -78,5 +78,3 @@ def _without_doubled_blanks(lines: list[str]) -> list[str]:
     if len(kept) >= 3 and not kept[-1].strip() and lines[-1].strip() == "" and not kept[-2].strip():
         kept.pop(-2)
     return kept
-
-

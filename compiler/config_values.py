@@ -18,10 +18,10 @@ from . import tree
 from .calls import kinds_called
 from .errors import refuse
 from .facts import Facts
-from .fold import is_super_init
 from .kinds import Kind
 from .residual import Residual
-from .source import is_foldable_module
+from .source import SourceFile, is_foldable_module
+from .value import is_field_or_property
 
 
 def follow_config_values(residuals: dict[Kind, Residual], facts: Facts) -> None:
@@ -34,10 +34,42 @@ def follow_config_values(residuals: dict[Kind, Residual], facts: Facts) -> None:
                 if id(node) in facts.config_values:
                     _Use(node, parents, function, residual, facts).follow()
     if facts.config_goes_elsewhere:
+        _refuse_methods_read(residuals, facts)
         facts.read_by_name |= {
             n for r in residuals.values() for text in r.text() for n in _names_read(text)
         }
         facts.read_by_name |= {n for h in facts.helpers for n in _names_read(h.node)}
+
+
+def _refuse_methods_read(residuals: dict[Kind, Residual], facts: Facts) -> None:
+    """What a config that is handed on is asked for must be something that the page's Config has."""
+    texts: list[tuple[cst.CSTNode, SourceFile]] = [
+        (text, file)
+        for residual in residuals.values()
+        for text in residual.text()
+        for file in dict.fromkeys(facts.sources.of(owner) for owner in residual.flat.chain)
+        if file is not None
+    ]
+    texts += [(helper.node, facts.sources.file(helper.path)) for helper in facts.helpers]
+    for text, file in texts:
+        for item in tree.walk(text):
+            if isinstance(item, cst.Attribute) and tree.self_attribute(item) is None:
+                _refuse_method_read(item, file, facts)
+
+
+def _refuse_method_read(item: cst.Attribute, file: SourceFile, facts: Facts) -> None:
+    name, span = item.attr.value, file.span(item)
+    for config in facts.kinds.configs:
+        known = is_field_or_property(config, name) or name.startswith("__")
+        if span is not None and not known and hasattr(type(config), name):
+            refuse(
+                "SP208",
+                f"`{tree.code(item)}` may be asked of a config that is handed on, and `{name}` "
+                f"is no "
+                f"field and no property of `{type(config).__name__}`",
+                span,
+                help="make it a field or a property; the page's Config has nothing else",
+            )
 
 
 def _names_read(text: cst.CSTNode) -> Iterator[str]:
@@ -117,7 +149,7 @@ class _Use:
                 self._refuse("reads a field of the config by a name that is not written there")
             self.facts.read_by_name.add(str(name.raw_value))  # type: ignore[union-attr]
             return
-        if is_super_init(call):
+        if tree.is_super_init(call):
             self._refuse("hands its config to a base that the page imports")
         of_page = isinstance(callee, (FunctionType, type)) and is_foldable_module(callee.__module__)
         own = tree.self_attribute(func) in self.residual.methods

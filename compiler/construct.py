@@ -29,7 +29,7 @@ from .shared_state import changes_a_list
 from .value import Scope, Unknown, Value, evaluate, is_config, is_literal, is_spec, literal
 
 if TYPE_CHECKING:
-    from .fold import Folder
+    from .expressions import ExpressionFolder
 
 IDENTITY = "_Identity_"  # stands for a child that does nothing
 POSITIONAL = "_by_position_"  # prefix of an argument's name that stood by position
@@ -38,12 +38,16 @@ POSITIONAL = "_by_position_"  # prefix of an argument's name that stood by posit
 class Constructor:
     """What the constructor of one kind builds, and which names its page form needs."""
 
-    def __init__(self, facts: Facts, kind: Kind, flat: Flat, residuals: dict[Kind, list[str]]) -> None:
+    def __init__(
+        self, facts: Facts, kind: Kind, flat: Flat, residuals: dict[Kind, list[str]]
+    ) -> None:
         self.facts, self.kind, self.flat = facts, kind, flat
         self.parameters = residuals  # of each kind folded so far: its constructor's parameters
         self.gained: list[str] = []  # parameters that the author's constructor has not
         self.handed: dict[str, cst.BaseExpression] = {}  # children handed in, by parameter
-        self._at: tuple[cst.CSTNode, Folder] | None = None  # the expression that builds, for messages
+        self._at: tuple[cst.CSTNode, ExpressionFolder] | None = (
+            None  # the expression that builds, for messages
+        )
         init = flat.init_of(flat.cls)
         own = set() if init is None else {p.name.value for p in tree.every_parameter(init.node)}
         self.used = used = own if init is None else own | tree.stored_names(init.node.body)
@@ -54,7 +58,7 @@ class Constructor:
 
     # ---------------------------------------------------------------- children built by call
 
-    def build(self, node: cst.Call, folder: Folder) -> cst.BaseExpression | None:
+    def build(self, node: cst.Call, folder: ExpressionFolder) -> cst.BaseExpression | None:
         """The plain call for one that built children of this kind's instances, else None."""
         builts = self.facts.built_at(node, self.kind)
         if not builts:
@@ -80,7 +84,7 @@ class Constructor:
     def _kind_of(self, built: Built) -> Kind | type:
         return self.facts.kinds.of(built.module) or built.cls
 
-    def refuse_left(self, node: cst.Call, folder: Folder) -> None:
+    def refuse_left(self, node: cst.Call, folder: ExpressionFolder) -> None:
         """A child built in text that is left as it is (a `match`, an inner function, an f-string)."""
         if _is_machinery(node, folder.scope):
             refuse(
@@ -90,7 +94,7 @@ class Constructor:
                 help="build it in a plain statement of `__init__`; decide it by `if`",
             )
 
-    def _refuse_unbuilt(self, node: cst.Call, folder: Folder) -> None:
+    def _refuse_unbuilt(self, node: cst.Call, folder: ExpressionFolder) -> None:
         """A build that no instance reached, on a path that could not be folded."""
         if _is_machinery(node, folder.scope):
             refuse(
@@ -107,7 +111,7 @@ class Constructor:
             return span_of_class(self.kind.cls)
         return self._at[1].span(self._at[0])
 
-    def _call(self, builts: list[Built], node: cst.Call, folder: Folder) -> cst.Call:
+    def _call(self, builts: list[Built], node: cst.Call, folder: ExpressionFolder) -> cst.Call:
         self._at = (node, folder)
         built = builts[0]
         kind = self.facts.kinds.of(built.module)
@@ -135,17 +139,27 @@ class Constructor:
         return self._make(built, kind, args)
 
     def _named(
-        self, node: cst.Call, machinery: str | None, built: Built, folder: Folder
+        self, node: cst.Call, machinery: str | None, built: Built, folder: ExpressionFolder
     ) -> list[tuple[str, cst.Arg]]:
         """The arguments of a call that builds a child, each with the parameter that it is for."""
         explicit = list(node.args)
         if machinery == "function":
-            spec = next((a for a in explicit if a.keyword is not None and a.keyword.value == "spec"), explicit[0])
+            spec = next(
+                (a for a in explicit if a.keyword is not None and a.keyword.value == "spec"),
+                explicit[0],
+            )
             explicit.remove(spec)
         parameters = inspect.signature(built.cls).parameters
-        plain = [n for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        plain = [
+            n for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
         by_position = [n for n in plain if parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY]
-        if machinery and explicit and explicit[0].keyword is None and self._goes_by_name(explicit[0], folder):
+        if (
+            machinery
+            and explicit
+            and explicit[0].keyword is None
+            and self._goes_by_name(explicit[0], folder)
+        ):
             by_position = ["config", *(n for n in by_position if n != "config")]
         found: list[tuple[str, cst.Arg]] = []
         for position, arg in enumerate(explicit):
@@ -156,7 +170,11 @@ class Constructor:
             if offered and tree.is_pure(arg.value):
                 continue  # the child does without it
             if arg.star or name not in plain:
-                what = f"with `{arg.star}` arguments" if arg.star else f"with `{tree.code(arg.value)}`, which has no name there"
+                what = (
+                    f"with `{arg.star}` arguments"
+                    if arg.star
+                    else f"with `{tree.code(arg.value)}`, which has no name there"
+                )
                 refuse(
                     "SP311",
                     f"`{self.kind.cls.__name__}` builds `{built.cls.__name__}` {what}",
@@ -166,18 +184,22 @@ class Constructor:
             found.append((name, arg))
         return found
 
-    def _goes_by_name(self, arg: cst.Arg, folder: Folder) -> bool:
+    def _goes_by_name(self, arg: cst.Arg, folder: ExpressionFolder) -> bool:
         """Whether build_module hands this first argument on as `config=`, wherever that parameter stands."""
         known = folder.known(arg.value)
         return known is not None and is_template_config(known.object)
 
-    def _note_passed(self, name: str, arg: cst.Arg, builts: list[Built], folder: Folder) -> None:
+    def _note_passed(
+        self, name: str, arg: cst.Arg, builts: list[Built], folder: ExpressionFolder
+    ) -> None:
         """What is known here of an argument is what the child's constructor may know of its parameter."""
         known = folder.known(arg.value)
         for built in builts:
             value = built.arguments.get(name)
             settled = is_config(value) or isinstance(value, (nn.Module, Mesh))
-            self.facts.passed[id(built.module), name] = Value(value) if settled and known is None else known
+            self.facts.passed[id(built.module), name] = (
+                Value(value) if settled and known is None else known
+            )
             if is_config(value):  # a node's own config wins over what its parent passes
                 self.facts.passed[id(built.module), name] = Value(value)
 
@@ -185,7 +207,9 @@ class Constructor:
         if kind is None:
             return self.facts.keep(cst.Call(imported(built.cls, self.facts), args))  # type: ignore[return-value]
         if "mesh" in built.arguments or self.parameters.get(kind) is not None:
-            args = args + self._gained_by(kind, {a.keyword.value.removeprefix(POSITIONAL) for a in args if a.keyword})
+            args = args + self._gained_by(
+                kind, {a.keyword.value.removeprefix(POSITIONAL) for a in args if a.keyword}
+            )
         call = cst.Call(cst.Name(kind.handle), args)
         self.facts.keep(call)
         return call
@@ -196,7 +220,11 @@ class Constructor:
         for name in self.parameters.get(kind, []):
             if name in seen:
                 continue
-            expression = self._mesh() if name in ("mesh", "parallel_mesh") else self._config(self.facts.kinds.configs[0])
+            expression = (
+                self._mesh()
+                if name in ("mesh", "parallel_mesh")
+                else self._config(self.facts.kinds.configs[0])
+            )
             args.append(cst.Arg(expression, keyword=cst.Name(name)))
         return args
 
@@ -213,7 +241,9 @@ class Constructor:
             return self._construct(values, name)
         if is_config(values[0]):
             return self._config(values[0])
-        other = next((b for b, v in zip(builts, values, strict=True) if _differ(v, values[0])), None)
+        other = next(
+            (b for b, v in zip(builts, values, strict=True) if _differ(v, values[0])), None
+        )
         if other is not None:
             refuse(
                 "SP312",
@@ -239,7 +269,7 @@ class Constructor:
 
     # ---------------------------------------------------------------- children handed in
 
-    def injected(self, node: cst.Name, folder: Folder) -> cst.BaseExpression | None:
+    def injected(self, node: cst.Name, folder: ExpressionFolder) -> cst.BaseExpression | None:
         """The constructor call of a child that the spec handed in as the parameter of this name."""
         known = folder.scope.names.get(node.value)
         if known is None or not isinstance(known.object, nn.Module):
@@ -273,12 +303,16 @@ class Constructor:
             expression = self._unsaid(parameter, made)
             if expression is not None:
                 positional = parameter in ("config", "mesh")
-                args.append(cst.Arg(expression, keyword=cst.Name((POSITIONAL if positional else "") + parameter)))
+                args.append(
+                    cst.Arg(
+                        expression, keyword=cst.Name((POSITIONAL if positional else "") + parameter)
+                    )
+                )
         return self._make(made[0], self.facts.kinds.of(first), args)
 
     # ---------------------------------------------------------------- a list of children that differ
 
-    def pattern(self, node: Any, folder: Folder) -> cst.BaseExpression | None:
+    def pattern(self, node: Any, folder: ExpressionFolder) -> cst.BaseExpression | None:
         """`[kind(config) for kind in [A] * 3 + [B] * 5]` for a comprehension over specs, or one
         whose children differ; None for any other."""
         if not isinstance(node, cst.ListComp) or not isinstance(node.elt, cst.Call):
@@ -311,7 +345,9 @@ class Constructor:
         table = repeated([calls[k].func for k in kinds])
         loop = over_kinds(node.for_in, specs, handle, table)
         if loop is None:  # the specs come from elsewhere: zipped with what the call still reads
-            zipped = cst.Call(cst.Name("zip"), [cst.Arg(table), cst.Arg(folder.expression(node.for_in.iter))])
+            zipped = cst.Call(
+                cst.Name("zip"), [cst.Arg(table), cst.Arg(folder.expression(node.for_in.iter))]
+            )
             pair = [cst.Element(cst.Name(handle)), cst.Element(node.for_in.target)]
             loop = node.for_in.with_changes(target=cst.Tuple(pair, lpar=[], rpar=[]), iter=zipped)
         elif isinstance(loop.iter, cst.Call):  # enumerate: its start may be folded too
@@ -330,7 +366,9 @@ class Constructor:
         for built in builts:
             by_owner.setdefault(id(built.owner), []).append(built)
         rows = list(by_owner.values())
-        same = all([self._kind_of(b) for b in r] == [self._kind_of(b) for b in rows[0]] for r in rows)
+        same = all(
+            [self._kind_of(b) for b in r] == [self._kind_of(b) for b in rows[0]] for r in rows
+        )
         return rows[0] if rows and same else []
 
     def _arguments_of_all(self, calls: dict[Kind | type, cst.Call]) -> list[cst.Arg]:
@@ -386,13 +424,17 @@ class Constructor:
             return cst.Name(self.config_name)
         return cst.Call(cst.Name(config_handle(index)))
 
-    def _same_config(self, folded: cst.BaseExpression, said: cst.BaseExpression, value: Any, scope: Scope) -> cst.BaseExpression:
+    def _same_config(
+        self, folded: cst.BaseExpression, said: cst.BaseExpression, value: Any, scope: Scope
+    ) -> cst.BaseExpression:
         """The parent's own expression where it is this config; a node may have set one of its own."""
         try:
             known = evaluate(said, scope).object
         except Unknown:
             known = None
-        if is_config(known) and self.facts.kinds.config_index(known) == self.facts.kinds.config_index(value):
+        if is_config(known) and self.facts.kinds.config_index(
+            known
+        ) == self.facts.kinds.config_index(value):
             return folded
         return self._config(value)
 

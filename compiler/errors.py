@@ -36,6 +36,8 @@ def span_of_class(cls: type) -> Span | None:
         return None
     if file is None:
         return None
-    line = first + next((i for i, text in enumerate(lines) if text.lstrip().startswith("class ")), 0)
+    line = first + next(
+        (i for i, text in enumerate(lines) if text.lstrip().startswith("class ")), 0
+    )
     text = lines[line - first].rstrip("\n")
     return Span(file, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)

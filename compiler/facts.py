@@ -70,7 +70,9 @@ class Facts:
         self.kinds = Kinds(recording)
         self.sources = Sources()
         self.notes: list[Diagnostic] = []
-        self.used_fields: set[tuple[int, str]] = set()  # fields that a folded decision read, by config's id
+        self.used_fields: set[tuple[int, str]] = (
+            set()
+        )  # fields that a folded decision read, by config's id
         self.read_by_spec: frozenset[str] = frozenset()  # and those that completing the spec read
         self.text_reads: set[tuple[int, str]] = set()  # what text reads, by config's number
         self.read_by_name: set[str] = set()  # attributes of whatever a config may be handed on to
@@ -78,7 +80,9 @@ class Facts:
         self.assumptions: list[Assumption] = []
         self.bindings: dict[Kind, Binding] = {kind: Binding() for kind in self.kinds.kinds}
         self.folded: dict[int, cst.CSTNode] = {}  # expressions that folding wrote
-        self.removed_before: dict[int, cst.CSTNode] = {}  # statements that folding took something out before
+        self.removed_before: dict[int, cst.CSTNode] = (
+            {}
+        )  # statements that folding took something out before
         self.removed_after: dict[int, cst.CSTNode] = {}  # and after
         # Attribute nodes that read a config: of which configs (two classes of the page may share a
         # node of their source), and which name.
@@ -87,7 +91,9 @@ class Facts:
         self.config_values: dict[int, tuple[cst.CSTNode, type]] = {}
         self.imports: dict[str, Any] = {}  # names that folding brought in, with what they are
         # Handle of a pattern's loop variable: the classes that it stands for, and its name.
-        self.origins: dict[int, cst.CSTNode] = {}  # what the author wrote where folding wrote a stand-in
+        self.origins: dict[int, cst.CSTNode] = (
+            {}
+        )  # what the author wrote where folding wrote a stand-in
         self.patterns: dict[str, list[Kind | type]] = {}
         self.pattern_names: dict[str, str] = {}
         # What each class's constructor is known to leave in its attributes, and in its parameters.
@@ -100,14 +106,20 @@ class Facts:
         for built in recording.built.values():
             if self.kinds.holder(built.module) is not None:
                 continue  # its parent was built there too, and takes it as an argument
-            if built.place is not None and built.owner is not None and self.kinds.of(built.owner) is not None:
+            if (
+                built.place is not None
+                and built.owner is not None
+                and self.kinds.of(built.owner) is not None
+            ):
                 node = self.sources.call(built.place)
                 if node is not None:
                     self._sites.setdefault(id(node), []).append(built)
         self.flats = [self.flat(kind) for kind in self.kinds.kinds]
         for flat in self._flats.values():
             refuse_hazards(flat, self.sources)
-        configs = tuple({c for config in self.kinds.configs for c in type(config).__mro__ if c is not object})
+        configs = tuple(
+            {c for config in self.kinds.configs for c in type(config).__mro__ if c is not object}
+        )
         self.helpers = reachable_helpers(self._flats.values(), self.sources, configs)
         for helper in self.helpers:
             refuse_helper_hazards(helper, self.sources)
@@ -148,7 +160,9 @@ class Facts:
             return self.passed[id(built.module), name]
         if name in built.given:
             # By the spec, which is the program; or by a call that the folder could not follow.
-            from_spec = id(built.module) in self.calls_folded or self.kinds.holder(built.module) is not None
+            from_spec = (
+                id(built.module) in self.calls_folded or self.kinds.holder(built.module) is not None
+            )
             if not from_spec and built.module is not self.recording.root:
                 return Value(value) if is_config(value) or is_spec(value) else None
             try:
@@ -192,13 +206,23 @@ class Facts:
         if flat.cls not in self._stores:
             found: set[str] = set()
             for method in flat._inits.values():
-                found |= {a.attr.value for a in tree.stored_attributes(method.node) if tree.self_attribute(a)}
-                found |= {i.raw_value for i in tree.walk(method.node) if isinstance(i, cst.SimpleString)}
+                found |= {
+                    a.attr.value
+                    for a in tree.stored_attributes(method.node)
+                    if tree.self_attribute(a)
+                }
+                found |= {
+                    i.raw_value for i in tree.walk(method.node) if isinstance(i, cst.SimpleString)
+                }
             later = {
                 a.attr.value
                 for method in flat.every_method()
                 # A function made in the constructor stores when it is called, which may be later.
-                for node in (tree.nested_functions(method.node) if method.node.name.value == "__init__" else [method.node])
+                for node in (
+                    tree.nested_functions(method.node)
+                    if method.node.name.value == "__init__"
+                    else [method.node]
+                )
                 for a in tree.stored_attributes(node)
                 if tree.self_attribute(a)
             }
@@ -215,7 +239,9 @@ class Facts:
 
     def read_config(self, node: cst.CSTNode, config: Any, name: str) -> None:
         known = self.config_reads.get(id(node))
-        indices = frozenset({self.kinds.config_index(config)}) | (known[0] if known else frozenset())
+        indices = frozenset({self.kinds.config_index(config)}) | (
+            known[0] if known else frozenset()
+        )
         self.config_reads[id(node)] = (indices, name, node)
 
     def children_kinds(self, module: nn.Module) -> Iterator[Kind]:

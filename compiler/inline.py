@@ -1,8 +1,8 @@
 """Inline: a local bound and used once in adjacent statements, where folding removed what stood between.
 
-    y = self.mlp(x)                    y is read once, in the statement after, and everything
-    [a folded-away dropout]    ->      return x + self.mlp(x)
-    return x + y                       evaluated before it there is a name or an attribute.
+y = self.mlp(x)                    y is read once, in the statement after, and everything
+[a folded-away dropout]    ->      return x + self.mlp(x)
+return x + y                       evaluated before it there is a name or an attribute.
 """
 
 from __future__ import annotations
@@ -21,15 +21,23 @@ def inline_adjacent(function: cst.FunctionDef, facts: Facts) -> cst.FunctionDef:
     def change(node: Any) -> Any:
         if isinstance(node, cst.IndentedBlock):
             body = _join([change(s) for s in node.body], function, node is function.body, facts)
-            same = len(body) == len(node.body) and all(a is b for a, b in zip(body, node.body, strict=True))
+            same = len(body) == len(node.body) and all(
+                a is b for a, b in zip(body, node.body, strict=True)
+            )
             return node if same else node.with_changes(body=body)
-        return node if isinstance(node, (cst.BaseExpression, cst.BaseSmallStatement)) else tree.rebuild(node, change)
+        return (
+            node
+            if isinstance(node, (cst.BaseExpression, cst.BaseSmallStatement))
+            else tree.rebuild(node, change)
+        )
 
     result: cst.FunctionDef = tree.rebuild(function, change)
     return result
 
 
-def _join(statements: list[Any], function: cst.FunctionDef, outermost: bool, facts: Facts) -> list[Any]:
+def _join(
+    statements: list[Any], function: cst.FunctionDef, outermost: bool, facts: Facts
+) -> list[Any]:
     out: list[Any] = []
     for position, statement in enumerate(statements):
         joined = None
@@ -48,7 +56,9 @@ def _join(statements: list[Any], function: cst.FunctionDef, outermost: bool, fac
     return out
 
 
-def _dead_after(name: str, second: Any, rest: list[Any], outermost: bool, function: cst.FunctionDef) -> bool:
+def _dead_after(
+    name: str, second: Any, rest: list[Any], outermost: bool, function: cst.FunctionDef
+) -> bool:
     """Whether no statement after `second` reads this binding of the name."""
     if name in tree.stored_names(second):
         return isinstance(second, cst.SimpleStatementLine)
@@ -91,7 +101,9 @@ def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any, facts
         return shown if isinstance(node, cst.Name) and node.value == name else None
 
     return second.with_changes(
-        leading_lines=first.leading_lines, body=[tree.replace(second.body[0], swap)], trailing_whitespace=trailing
+        leading_lines=first.leading_lines,
+        body=[tree.replace(second.body[0], swap)],
+        trailing_whitespace=trailing,
     )
 
 
@@ -103,14 +115,20 @@ def _is_constant(value: cst.BaseExpression, facts: Facts) -> bool:
     if isinstance(value, (cst.Name, cst.Attribute)):
         return isinstance(value, cst.Name) and value.value in ("None", "True", "False")
     return tree.is_pure(value) and all(
-        _is_constant(part, facts) for part in tree.parts(value) if isinstance(part, cst.BaseExpression)
+        _is_constant(part, facts)
+        for part in tree.parts(value)
+        if isinstance(part, cst.BaseExpression)
     )
 
 
 def _simple_binding(statement: Any) -> tuple[str | None, cst.BaseExpression | None]:
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
         small = statement.body[0]
-        if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
+        if (
+            isinstance(small, cst.Assign)
+            and len(small.targets) == 1
+            and isinstance(small.targets[0].target, cst.Name)
+        ):
             return small.targets[0].target.value, small.value
     return None, None
 
@@ -126,7 +144,9 @@ def _evaluated_first(small: cst.BaseSmallStatement, name: str) -> bool:
     for node in _in_evaluation_order(expression):
         if isinstance(node, cst.Name) and node.value == name:
             return True
-        if not isinstance(node, (cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.SimpleString)):
+        if not isinstance(
+            node, (cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.SimpleString)
+        ):
             return False
     return False
 
@@ -156,10 +176,24 @@ def _in_evaluation_order(node: Any) -> Any:
 def _needs_parentheses(small: cst.BaseSmallStatement, name: str) -> bool:
     """Whether the name stands inside an operation, where an operation put in its place would bind wrongly."""
     for node in tree.walk(small):
-        if isinstance(node, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison, cst.Attribute, cst.Subscript, cst.Await)):
+        if isinstance(
+            node,
+            (
+                cst.BinaryOperation,
+                cst.UnaryOperation,
+                cst.Comparison,
+                cst.Attribute,
+                cst.Subscript,
+                cst.Await,
+            ),
+        ):
             if any(isinstance(p, cst.Name) and p.value == name for p in _operands(node)):
                 return True
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == name:
+        if (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Name)
+            and node.func.value == name
+        ):
             return True
     return False
 

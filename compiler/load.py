@@ -72,9 +72,11 @@ def load_spec(target: Target) -> LoadedSpec:
             "SP623",
             f"`{name}` in `{shown_path(target.file)}` is a `{type(spec).__name__}`, "
             "and a spec is a `ModuleSpec`",
-            help="bind what it returns to a name, and give that"
-            if callable(spec)
-            else suggestion(name, _specs(namespace), "the file"),
+            help=(
+                "bind what it returns to a name, and give that"
+                if callable(spec)
+                else suggestion(name, _specs(namespace), "the file")
+            ),
         )
     return LoadedSpec(spec, dataclasses.replace(target, name=name))
 

@@ -33,7 +33,11 @@ def lift_long_comments(node: Any, indent: int) -> Any:
                 return child if same else child.with_changes(body=body)
             if isinstance(child, cst.BaseExpression):
                 return child
-            return rebuilt(child, depth) if isinstance(child, (cst.Else, cst.Finally, cst.ExceptHandler)) else child
+            return (
+                rebuilt(child, depth)
+                if isinstance(child, (cst.Else, cst.Finally, cst.ExceptHandler))
+                else child
+            )
 
         return tree.rebuild(item, change)
 
@@ -73,7 +77,9 @@ def _lifted_inside(node: Any, depth: int) -> Any:
             continue
         if not isinstance(above, cst.ParenthesizedWhitespace):
             continue
-        raised = above.with_changes(empty_lines=[*above.empty_lines, cst.EmptyLine(comment=comment)])
+        raised = above.with_changes(
+            empty_lines=[*above.empty_lines, cst.EmptyLine(comment=comment)]
+        )
         if position == 0:
             before = raised
         else:
@@ -112,4 +118,7 @@ def width(text: str) -> int:
     """Columns of a text as black counts them: wide characters take two."""
     if text.isascii():
         return len(text)
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in text)
+    return sum(
+        2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1
+        for c in text
+    )

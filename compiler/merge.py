@@ -101,18 +101,26 @@ def _names(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
     return names
 
 
-def _words(kind: Kind, first: Kind, residuals: dict[Kind, Residual], names: dict[Kind, str], facts: Facts) -> list[str]:
+def _words(
+    kind: Kind, first: Kind, residuals: dict[Kind, Residual], names: dict[Kind, str], facts: Facts
+) -> list[str]:
     """What sets a kind apart from the first of its name, best word first."""
     words: list[str] = []
     mine, theirs = kind.instances[0], first.instances[0]
     for child_name, child in mine.named_children():
         other = theirs._modules.get(child_name)
         if isinstance(child, IdentityOp) is not isinstance(other, IdentityOp):
-            words.append(f"No{camel(child_name)}" if isinstance(child, IdentityOp) else camel(child_name))
+            words.append(
+                f"No{camel(child_name)}" if isinstance(child, IdentityOp) else camel(child_name)
+            )
         elif other is not None and type(child) is not type(other):
             words.append(_prefix(type(child).__name__, type(other).__name__))
         own = facts.kinds.of(child)
-        if own in names and names[own] != own.cls.__name__ and names[own].endswith(own.cls.__name__):
+        if (
+            own in names
+            and names[own] != own.cls.__name__
+            and names[own].endswith(own.cls.__name__)
+        ):
             words.append(names[own].removesuffix(own.cls.__name__))
         if other is None:
             words.append(camel(child_name))
@@ -121,7 +129,11 @@ def _words(kind: Kind, first: Kind, residuals: dict[Kind, Residual], names: dict
         a, b = left[name], right.get(name)
         if isinstance(a, (bool, str)) or a is None or b is None:
             words += _option_word(name, a, b)
-    configs = [(v, right.get(k)) for k, v in left.items() if k in right and hasattr(v, "__dataclass_fields__")]
+    configs = [
+        (v, right.get(k))
+        for k, v in left.items()
+        if k in right and hasattr(v, "__dataclass_fields__")
+    ]
     for a, b in configs:
         asked = _attributes(kind, facts)
         for field in (f for f in getattr(a, "__dataclass_fields__", {}) if f in asked):

@@ -32,10 +32,14 @@ from .unify import shaped_for_all
 from .value import is_config
 
 # The look of the page, whatever the project's own settings; the source's trailing commas do not decide it.
-BLACK = black.Mode(line_length=100, magic_trailing_comma=False, target_versions={TargetVersion.PY311})
+BLACK = black.Mode(
+    line_length=100, magic_trailing_comma=False, target_versions={TargetVersion.PY311}
+)
 
 
-def finish(residuals: dict[Kind, Residual], names: dict[Kind, str], configs: dict[str, str], facts: Facts) -> PageConfig:
+def finish(
+    residuals: dict[Kind, Residual], names: dict[Kind, str], configs: dict[str, str], facts: Facts
+) -> PageConfig:
     """Give every call its final form and every class its name, in place; returns what is read of the config."""
     for residual in residuals.values():
         _edit(residual, lambda c, r=residual: _final_call(c, r, residuals, facts))  # type: ignore[misc]
@@ -72,7 +76,9 @@ def render(
     body = "\n".join(classes)
     title, lines = title_and_facts(residuals, names, facts, page_config, body)
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(sys.modules["specc.templates"].__file__ or "").parent / "page"),
+        loader=jinja2.FileSystemLoader(
+            Path(sys.modules["specc.templates"].__file__ or "").parent / "page"
+        ),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -110,7 +116,9 @@ def _edit(residual: Residual, change: Callable[[cst.Call], cst.Call]) -> None:
         residual.methods[name] = visit(method)
 
 
-def _final_call(call: cst.Call, residual: Residual, residuals: dict[Kind, Residual], facts: Facts) -> cst.Call:
+def _final_call(
+    call: cst.Call, residual: Residual, residuals: dict[Kind, Residual], facts: Facts
+) -> cst.Call:
     if isinstance(call.func, cst.Name) and call.func.value in facts.patterns:
         return shaped_for_all(call, residuals, facts)
     kind = facts.kinds.by_handle(call.func.value) if isinstance(call.func, cst.Name) else None
@@ -166,15 +174,19 @@ def _bound_names(function: cst.FunctionDef) -> frozenset[str]:
     return frozenset(names)
 
 
-def _drop_forward_defaults(residual: Residual, residuals: dict[Kind, Residual], facts: Facts) -> None:
+def _drop_forward_defaults(
+    residual: Residual, residuals: dict[Kind, Residual], facts: Facts
+) -> None:
     """An argument folded to None, last in a call whose callee has None for its default."""
     swaps: dict[int, cst.Call] = {}
     for call, kinds in forward_calls(residual, facts):
         if not kinds <= residuals.keys() or not call.args:
             continue
         args = list(call.args)
-        while args and facts.is_folded(args[-1].value) and all(
-            _is_default(args, residuals[k].methods.get("forward")) for k in kinds
+        while (
+            args
+            and facts.is_folded(args[-1].value)
+            and all(_is_default(args, residuals[k].methods.get("forward")) for k in kinds)
         ):
             args.pop()
         if len(args) < len(call.args):
@@ -192,7 +204,11 @@ def _is_default(args: list[cst.Arg], forward: cst.FunctionDef | None) -> bool:
     param = next((p for p in params if p.name.value == named), None) if named else None
     if named is None and len(args) <= len(params):
         param = params[len(args) - 1]
-    return param is not None and param.default is not None and tree.code(param.default) == tree.code(arg.value)
+    return (
+        param is not None
+        and param.default is not None
+        and tree.code(param.default) == tree.code(arg.value)
+    )
 
 
 def _edit_by_id(residual: Residual, swaps: dict[int, cst.Call]) -> None:
@@ -206,8 +222,12 @@ def _edit_by_id(residual: Residual, swaps: dict[int, cst.Call]) -> None:
 # -------------------------------------------------------------------- names and annotations
 
 
-def _finish_names(residual: Residual, names: dict[str, str], page_config: PageConfig, facts: Facts) -> None:
-    config_types = {c for config in facts.kinds.configs for c in type(config).__mro__ if c is not object}
+def _finish_names(
+    residual: Residual, names: dict[str, str], page_config: PageConfig, facts: Facts
+) -> None:
+    config_types = {
+        c for config in facts.kinds.configs for c in type(config).__mro__ if c is not object
+    }
 
     def annotation(node: Any) -> Any:
         """A config's class is `Config`; a class of ours that a child may be of is `nn.Module`."""
@@ -216,7 +236,11 @@ def _finish_names(residual: Residual, names: dict[str, str], page_config: PageCo
                 thing = vars(sys.modules[owner.__module__]).get(node.value)
                 if isinstance(thing, type) and thing in config_types:
                     return cst.Name("Config")
-                if isinstance(thing, type) and issubclass(thing, nn.Module) and thing.__module__.startswith("specc.templates"):
+                if (
+                    isinstance(thing, type)
+                    and issubclass(thing, nn.Module)
+                    and thing.__module__.startswith("specc.templates")
+                ):
                     facts.imports["nn"] = nn
                     return cst.Attribute(cst.Name("nn"), cst.Name("Module"))
             return node
@@ -278,9 +302,15 @@ def _root_call(residual: Residual, name: str, configs: dict[str, str], facts: Fa
         value = built.arguments.get(parameter)
         if parameter in ("mesh", "parallel_mesh") and (value is None or isinstance(value, Mesh)):
             expression: cst.BaseExpression = cst.Name("mesh")
-        elif is_config(value) or (parameter in ("config", "model_config") and parameter not in built.arguments):
+        elif is_config(value) or (
+            parameter in ("config", "model_config") and parameter not in built.arguments
+        ):
             index = facts.kinds.config_index(value) if is_config(value) else 0
-            expression = cst.Name("config") if index == 0 else cst.Call(cst.Name(configs[f"_Config{index}_"]))
+            expression = (
+                cst.Name("config")
+                if index == 0
+                else cst.Call(cst.Name(configs[f"_Config{index}_"]))
+            )
         elif parameter in built.given:
             expression = written(value, parameter, built, facts)
         else:

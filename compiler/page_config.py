@@ -54,12 +54,12 @@ class PageConfig:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._reads: dict[int, set[str]] = {}  # fields, by the config's number
-        self._properties: dict[
-            str, dict[int, cst.FunctionDef]
-        ] = {}  # folded by each config that it is read of
-        self._aliases: dict[
-            str, str
-        ] = {}  # property -> the field that it comes to, in every config
+        self._properties: dict[str, dict[int, cst.FunctionDef]] = (
+            {}
+        )  # folded by each config that it is read of
+        self._aliases: dict[str, str] = (
+            {}
+        )  # property -> the field that it comes to, in every config
 
     @property
     def fields(self) -> set[str]:
@@ -80,7 +80,9 @@ class PageConfig:
         known = sorted(set(names))
         for index, config in enumerate(self.facts.kinds.configs):
             for name in known:
-                if is_field_or_property(config, name):
+                if _is_property(config, name):
+                    self._hold(index, name)  # its readers have its own name, not that of a field
+                elif is_field_or_property(config, name):
                     self._read(index, name)
 
     def name_of(self, name: str) -> str:
@@ -135,6 +137,13 @@ class PageConfig:
         self._properties[name] = {**new, **nodes}
         self.scan(self._properties[name].values())
 
+    def _hold(self, index: int, name: str) -> None:
+        """The page's class has this property, whatever else stands for it elsewhere."""
+        nodes = self._properties.setdefault(name, {})
+        if index not in nodes:
+            nodes[index] = self._folded_property(self.facts.kinds.configs[index], name)
+            self.scan([nodes[index]])
+
     def _folded_property(self, config: Any, name: str) -> cst.FunctionDef:
         owner = _owner(type(config), name)
         definition = self.facts.sources.class_def(owner)
@@ -151,6 +160,7 @@ class PageConfig:
             for s in tree.body_of(definition)
             if isinstance(s, cst.FunctionDef) and s.name.value == name
         )
+        _refuse_whole_self(node, owner, self.facts)
         folder = _PropertyFolder(self.facts, config, owner, node)
         return tree.with_body(node, folder.block(tree.body_of(node))).with_changes(leading_lines=[])
 
@@ -296,12 +306,29 @@ class _PropertyFolder(Folder):
 
     def _read_config(self, node: cst.Attribute, new: cst.Attribute) -> None:
         if tree.self_attribute(node) is not None:
+            if not is_field_or_property(self.config, node.attr.value):
+                self.refuse_read(node, self.config)
             self.facts.read_config(new, self.config, node.attr.value)
         else:
             super()._read_config(node, new)
 
     def _note_config_value(self, node: cst.CSTNode, new: cst.CSTNode | None = None) -> None:
         return None
+
+
+def _refuse_whole_self(node: cst.FunctionDef, owner: type, facts: Facts) -> None:
+    """A property may read its config field by field alone; `super()` has no base on the page."""
+    looked_into = {id(a.value) for a in tree.walk(node) if isinstance(a, cst.Attribute)}
+    for item in tree.walk(node.body):
+        whole = isinstance(item, cst.Name) and item.value in ("self", "super")
+        if whole and id(item) not in looked_into:
+            refuse(
+                "SP207",
+                f"the property `{node.name.value}` of `{owner.__name__}` uses `{tree.code(item)}` "
+                f"other than to read a field",
+                facts.sources.span(item, owner),
+                help="read the fields that are needed, by name",
+            )
 
 
 def _returned_field(node: cst.FunctionDef, config: Any) -> str | None:

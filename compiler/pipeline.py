@@ -80,7 +80,9 @@ def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset(
     refuse_split_state(residuals, facts)
     configs = config_names(facts)
     page_config = finish(residuals, names, configs, facts)
-    body = render(residuals, names, configs, page_config, facts, loss_kind(recording.root, facts.notes))
+    body = render(
+        residuals, names, configs, page_config, facts, loss_kind(recording.root, facts.notes)
+    )
     refuse_unread(facts)
     classes = {c: None for kind in facts.kinds.kinds for c in facts.flat(kind).chain}
     return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording))

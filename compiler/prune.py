@@ -45,7 +45,11 @@ def _prune_class(residual: Residual, facts: Facts, foreign: set[str]) -> bool:
     own_reads, strings = _own_reads(residual)
     for name in list(residual.methods):
         private = name.startswith("_") and not name.startswith("__")
-        if private and name not in own_reads | strings | foreign and _may_drop(residual, f"self.{name}"):
+        if (
+            private
+            and name not in own_reads | strings | foreign
+            and _may_drop(residual, f"self.{name}")
+        ):
             del residual.methods[name]
     if residual.init is not None:
         residual.init = _clean(residual.init, residual, facts, own_reads | strings | foreign)
@@ -54,7 +58,9 @@ def _prune_class(residual: Residual, facts: Facts, foreign: set[str]) -> bool:
     return before != [id(f) for f in residual.functions()]
 
 
-def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: set[str]) -> cst.FunctionDef:
+def _clean(
+    function: cst.FunctionDef, residual: Residual, facts: Facts, reads: set[str]
+) -> cst.FunctionDef:
     function = inline_adjacent(function, facts)
     loads = set(tree.loaded_names(function.body))
 
@@ -73,21 +79,32 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
         if not (tree.is_pure(small.value) or _only_computes(small.value, residual)):
             return True
         if isinstance(target, cst.Name):
-            return target.value in loads or not _may_drop(residual, target.value, function.name.value)
+            return target.value in loads or not _may_drop(
+                residual, target.value, function.name.value
+            )
         name = tree.self_attribute(target)
-        if name is None or name in reads or function.name.value != "__init__" or _is_read_elsewhere(name, residual, facts):
+        if (
+            name is None
+            or name in reads
+            or function.name.value != "__init__"
+            or _is_read_elsewhere(name, residual, facts)
+        ):
             return True
         return _holds_state(residual, name) or not _may_drop(residual, f"self.{name}")
 
     def change(node: Any) -> Any:
         if isinstance(node, cst.IndentedBlock):
             kept = [change(s) for s in _filtered(node.body, keep, facts)]
-            if len(kept) == len(node.body) and all(a is b for a, b in zip(kept, node.body, strict=True)):
+            if len(kept) == len(node.body) and all(
+                a is b for a, b in zip(kept, node.body, strict=True)
+            ):
                 return node
             return node.with_changes(body=kept or [cst.SimpleStatementLine([cst.Pass()])])
         if isinstance(node, (cst.For, cst.ListComp, cst.GeneratorExp)):
             node = _unused_loop_name(node, residual, facts)
-        if isinstance(node, cst.BaseExpression) and not isinstance(node, (cst.ListComp, cst.Call, cst.GeneratorExp)):
+        if isinstance(node, cst.BaseExpression) and not isinstance(
+            node, (cst.ListComp, cst.Call, cst.GeneratorExp)
+        ):
             return node
         return tree.rebuild(node, change)
 
@@ -97,13 +114,20 @@ def _clean(function: cst.FunctionDef, residual: Residual, facts: Facts, reads: s
 
 def _runs_property(value: cst.BaseExpression, facts: Facts) -> bool:
     """Whether an expression reads a property of one of the classes, which may do something."""
-    return any(isinstance(i, cst.Attribute) and i.attr.value in facts.exposure.properties for i in tree.walk(value))
+    return any(
+        isinstance(i, cst.Attribute) and i.attr.value in facts.exposure.properties
+        for i in tree.walk(value)
+    )
 
 
 def _is_read_elsewhere(name: str, residual: Residual, facts: Facts) -> bool:
     """Whether code that is not on the page may read an attribute: a base's, or one that goes by other names."""
     exposure = facts.exposure
-    return exposure.any_read or exposure.hands_on_self(residual.flat) or name in names_of_base(residual.flat.base)
+    return (
+        exposure.any_read
+        or exposure.hands_on_self(residual.flat)
+        or name in names_of_base(residual.flat.base)
+    )
 
 
 # Functions of the runtime that a template calls for their value alone.
@@ -112,7 +136,11 @@ _COMPUTES = frozenset({"Positions.of", "Positions.of_hidden", "rotary_tables"})
 
 def _only_computes(value: cst.BaseExpression, residual: Residual) -> bool:
     """Whether a template's call is known to do nothing but compute: the one kind of call that may go."""
-    if not residual.ours or not isinstance(value, cst.Call) or tree.dotted(value.func) not in _COMPUTES:
+    if (
+        not residual.ours
+        or not isinstance(value, cst.Call)
+        or tree.dotted(value.func) not in _COMPUTES
+    ):
         return False
     return all(tree.is_pure(a.value) and not a.star for a in value.args)
 
@@ -150,7 +178,10 @@ def _unused_loop_name(node: Any, residual: Residual, facts: Facts) -> Any:
             return node
         clause = clause.with_changes(target=cst.Name("_"))
         return clause if isinstance(node, cst.For) else node.with_changes(for_in=clause)
-    if isinstance(clause, cst.CompFor) and (alone := without_number(clause, loads, facts)) is not None:
+    if (
+        isinstance(clause, cst.CompFor)
+        and (alone := without_number(clause, loads, facts)) is not None
+    ):
         return node.with_changes(for_in=alone)
     return node
 
@@ -173,7 +204,11 @@ def _own_reads(residual: Residual) -> tuple[set[str], set[str]]:
         stored = {id(a) for a in tree.stored_attributes(node)}
         augmented = {id(i.target) for i in tree.walk(node) if isinstance(i, cst.AugAssign)}
         for item in tree.walk(node):
-            if isinstance(item, cst.Attribute) and tree.self_attribute(item) and (id(item) not in stored or id(item) in augmented):
+            if (
+                isinstance(item, cst.Attribute)
+                and tree.self_attribute(item)
+                and (id(item) not in stored or id(item) in augmented)
+            ):
                 reads.add(item.attr.value)
             elif isinstance(item, cst.SimpleString):
                 strings.add(item.raw_value)
@@ -203,7 +238,11 @@ def _may_drop(residual: Residual, name: str, function: str | None = None) -> boo
         for item in tree.walk_loads(method.node):
             if isinstance(item, cst.Name) and item.value == name:
                 return True
-            if isinstance(item, cst.Attribute) and tree.dotted(item) == name and not _is_store(item, method.node):
+            if (
+                isinstance(item, cst.Attribute)
+                and tree.dotted(item) == name
+                and not _is_store(item, method.node)
+            ):
                 return True
     return False
 
@@ -235,7 +274,8 @@ def _prune_constructors(residuals: dict[Kind, Residual], facts: Facts) -> bool:
         unread = {
             p.name.value
             for p in residual.parameters()
-            if not _read_before_written(p.name.value, init) and (residual.ours or kind is not facts.kinds.root or _may_drop(residual, p.name.value))
+            if not _read_before_written(p.name.value, init)
+            and (residual.ours or kind is not facts.kinds.root or _may_drop(residual, p.name.value))
         }
         if unread:
             drop[kind] = unread
@@ -295,9 +335,15 @@ def _prune_forwards(residuals: dict[Kind, Residual], facts: Facts) -> bool:
         if forward is None or kind is facts.kinds.root or not binding.called or binding.escaped:
             continue
         names = {
-            p.name.value for p in forward.params.params[1:] if not _read_before_written(p.name.value, forward)
+            p.name.value
+            for p in forward.params.params[1:]
+            if not _read_before_written(p.name.value, forward)
         }
-        names = {n for n in names if residual.ours or _may_drop(residual, n, "forward") or n in binding.values}
+        names = {
+            n
+            for n in names
+            if residual.ours or _may_drop(residual, n, "forward") or n in binding.values
+        }
         if names:
             unread[kind] = names
     found = []
@@ -308,13 +354,19 @@ def _prune_forwards(residuals: dict[Kind, Residual], facts: Facts) -> bool:
             for kind in kinds:
                 unread.pop(kind, None)
     settled = False
-    while not settled:  # an argument goes only where every class that the call may reach does without it
+    while (
+        not settled
+    ):  # an argument goes only where every class that the call may reach does without it
         settled = True
         for call, kinds in found:
             for position, arg in enumerate(call.args):
-                meant = {k: argument_names(call, _forward_names(residuals[k]))[position] for k in kinds}
+                meant = {
+                    k: argument_names(call, _forward_names(residuals[k]))[position] for k in kinds
+                }
                 droppable = tree.is_pure(arg.value)  # it runs nothing that could matter
-                if droppable and all(n is not None and n in unread.get(k, ()) for k, n in meant.items()):
+                if droppable and all(
+                    n is not None and n in unread.get(k, ()) for k, n in meant.items()
+                ):
                     continue
                 for kind, name in meant.items():
                     if name in unread.get(kind, ()):
@@ -327,14 +379,18 @@ def _prune_forwards(residuals: dict[Kind, Residual], facts: Facts) -> bool:
         names_of = [argument_names(call, _forward_names(residuals[k])) for k in kinds]
         sets = [unread.get(k, set()) for k in kinds]
         places = {
-            i for i in range(len(call.args)) if all(n[i] in s for n, s in zip(names_of, sets, strict=True))
+            i
+            for i in range(len(call.args))
+            if all(n[i] in s for n, s in zip(names_of, sets, strict=True))
         }
         if places:
             swaps[id(call)] = without(call, places)
     for residual in residuals.values():
         rewrite_calls(residual, lambda c: swaps.get(id(c), c))
     for kind, names in unread.items():
-        residuals[kind].methods["forward"] = _without_params(residuals[kind].methods["forward"], names)
+        residuals[kind].methods["forward"] = _without_params(
+            residuals[kind].methods["forward"], names
+        )
     return True
 
 
@@ -343,10 +399,14 @@ def _read_before_written(name: str, function: cst.FunctionDef) -> bool:
     for statement in tree.body_of(function):
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
-                if name in set(tree.loaded_names(small)) or isinstance(small, (cst.AugAssign, cst.Del)):
+                if name in set(tree.loaded_names(small)) or isinstance(
+                    small, (cst.AugAssign, cst.Del)
+                ):
                     if name in set(tree.loaded_names(small)) or name in tree.stored_names(small):
                         return True
-                elif isinstance(small, (cst.Assign, cst.AnnAssign)) and name in tree.stored_names(small):
+                elif isinstance(small, (cst.Assign, cst.AnnAssign)) and name in tree.stored_names(
+                    small
+                ):
                     return False
         elif name in set(tree.loaded_names(statement)):
             return True
@@ -361,10 +421,16 @@ def _forward_names(residual: Residual) -> list[str]:
 def _without_params(function: Any, names: set[str]) -> Any:
     params = function.params
     kwonly = [p for p in params.kwonly_params if p.name.value not in names]
-    star = params.star_arg if kwonly or isinstance(params.star_arg, cst.Param) else cst.MaybeSentinel.DEFAULT
+    star = (
+        params.star_arg
+        if kwonly or isinstance(params.star_arg, cst.Param)
+        else cst.MaybeSentinel.DEFAULT
+    )
     return function.with_changes(
         params=params.with_changes(
-            params=[p for p in params.params if p.name.value not in names], kwonly_params=kwonly, star_arg=star
+            params=[p for p in params.params if p.name.value not in names],
+            kwonly_params=kwonly,
+            star_arg=star,
         )
     )
 

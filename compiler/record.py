@@ -48,7 +48,9 @@ class Built:
     """One module, and how it came to be."""
 
     module: nn.Module = field(repr=False)
-    arguments: dict[str, Any] = field(repr=False)  # by the constructor's parameter names, defaults filled in
+    arguments: dict[str, Any] = field(
+        repr=False
+    )  # by the constructor's parameter names, defaults filled in
     given: frozenset[str]  # those of them that were passed
     place: Place | None  # None where no Python source made the call
     owner: nn.Module | None = field(repr=False)  # whose method made the call
@@ -93,9 +95,13 @@ def _users_line(error: BaseException) -> Span | None:
     """The innermost line of the traceback that is not a library's."""
     found: Span | None = None
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename not in MACHINERY and is_foldable_module(frame.f_globals.get("__name__", "")):
+        if frame.f_code.co_filename not in MACHINERY and is_foldable_module(
+            frame.f_globals.get("__name__", "")
+        ):
             text = linecache.getline(frame.f_code.co_filename, line).rstrip()
-            found = Span(frame.f_code.co_filename, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
+            found = Span(
+                frame.f_code.co_filename, line, len(text) - len(text.lstrip()) + 1, len(text) + 1
+            )
     return found
 
 
@@ -124,7 +130,9 @@ def _module_classes() -> list[type[nn.Module]]:
         if cls not in found:
             found[cls] = None
             todo.extend(cls.__subclasses__())
-    return [c for c in found if c is not nn.Module and inspect.isfunction(c.__dict__.get("__init__"))]
+    return [
+        c for c in found if c is not nn.Module and inspect.isfunction(c.__dict__.get("__init__"))
+    ]
 
 
 def _listener(original: Any, built: dict[int, Built]) -> Any:
@@ -167,7 +175,12 @@ def _place(frame: FrameType | None) -> Place | None:
 
 def _owner(frame: FrameType | None) -> nn.Module | None:
     # Before Python 3.12 a comprehension has a frame of its own, without the method's `self`.
-    while frame is not None and frame.f_code.co_name in ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"):
+    while frame is not None and frame.f_code.co_name in (
+        "<listcomp>",
+        "<genexpr>",
+        "<dictcomp>",
+        "<setcomp>",
+    ):
         frame = frame.f_back
     if frame is None or not frame.f_code.co_argcount:
         return None

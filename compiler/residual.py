@@ -51,7 +51,11 @@ class Residual:
 
     def parameters(self) -> list[cst.Param]:
         """The constructor's parameters after `self`."""
-        return [] if self.init is None else [*self.init.params.params[1:], *self.init.params.kwonly_params]
+        return (
+            []
+            if self.init is None
+            else [*self.init.params.params[1:], *self.init.params.kwonly_params]
+        )
 
 
 def fold_all(facts: Facts) -> dict[Kind, Residual]:
@@ -87,15 +91,25 @@ def _fold_constructor(facts: Facts, residual: Residual, parameters: dict[Kind, l
     body = folder.block(tree.body_of(method.node))
     facts.constructed[kind] = {n: v for n, v in folder.scope.names.items() if n.startswith("self.")}
     params = [
-        p for p in method.node.params.params if p.name.value == "self" or not _from_spec(facts, kind, p.name.value)
+        p
+        for p in method.node.params.params
+        if p.name.value == "self" or not _from_spec(facts, kind, p.name.value)
     ]
-    kwonly = [p for p in method.node.params.kwonly_params if not _from_spec(facts, kind, p.name.value)]
+    kwonly = [
+        p for p in method.node.params.kwonly_params if not _from_spec(facts, kind, p.name.value)
+    ]
     body = _hoist_handed(facts, constructor, body)
     params = _with_gained(params, constructor.gained)
     node = tree.with_body(method.node, body)
-    star = node.params.star_arg if kwonly or not isinstance(node.params.star_arg, cst.ParamStar) else cst.MaybeSentinel.DEFAULT
+    star = (
+        node.params.star_arg
+        if kwonly or not isinstance(node.params.star_arg, cst.ParamStar)
+        else cst.MaybeSentinel.DEFAULT
+    )
     residual.init = node.with_changes(
-        params=node.params.with_changes(params=_tidy(params), kwonly_params=_tidy(kwonly), star_arg=star)
+        params=node.params.with_changes(
+            params=_tidy(params), kwonly_params=_tidy(kwonly), star_arg=star
+        )
     )
     parameters[kind] = constructor.gained if constructor.gained else parameters[kind]
     if constructor.declares_mesh:
@@ -107,7 +121,10 @@ def _fold_methods(facts: Facts, residual: Residual) -> None:
     for name, method in flat.methods.items():
         if name == "__init__":
             continue
-        static = any(tree.code(d.decorator) in ("staticmethod", "classmethod") for d in method.node.decorators)
+        static = any(
+            tree.code(d.decorator) in ("staticmethod", "classmethod")
+            for d in method.node.decorators
+        )
         if not static:
             _check_self(method, residual, facts)
         folder = Folder(facts, kind, flat, method, None)
@@ -118,13 +135,23 @@ def _fold_methods(facts: Facts, residual: Residual) -> None:
             _bind(facts, kind, folder)
         new = tree.with_body(node, folder.block(tree.body_of(node)))
         if _yields(node) and not _yields(new):
-            new = folder.leave(node)  # without its only `yield` it would be another kind of function
+            new = folder.leave(
+                node
+            )  # without its only `yield` it would be another kind of function
         residual.methods[name] = new
     head = [tree_doc] if (tree_doc := _class_docstring(flat)) is not None else []
     if head:
         from .comments import fold_docstring
 
-        folder = Folder(facts, kind, flat, Method(cst.FunctionDef(cst.Name("f"), cst.Parameters(), cst.IndentedBlock([])), kind.cls), None)
+        folder = Folder(
+            facts,
+            kind,
+            flat,
+            Method(
+                cst.FunctionDef(cst.Name("f"), cst.Parameters(), cst.IndentedBlock([])), kind.cls
+            ),
+            None,
+        )
         for name in {n for b in kind.built for n in b.arguments}:
             folder.scope.names[name] = facts.argument(kind, name)
         folded = fold_docstring(head[0], folder.scope)
@@ -154,7 +181,9 @@ def tighten(residuals: dict[Kind, Residual], facts: Facts) -> None:
             optional = isinstance(param.default, cst.Name) and param.default.value == "None"
             if never_none and optional and all(p.default is None for p in params[:position]):
                 params[position] = _required_param(param)
-        residual.methods["forward"] = forward.with_changes(params=forward.params.with_changes(params=params))
+        residual.methods["forward"] = forward.with_changes(
+            params=forward.params.with_changes(params=params)
+        )
     _tighten_constructors(residuals)
 
 
@@ -171,7 +200,9 @@ def _tighten_constructors(residuals: dict[Kind, Residual]) -> None:
             defaulted = optional or (residual.ours and param.default is not None)
             if given and defaulted and all(p.default is None for p in params[:position]):
                 params[position] = _required_param(param)
-        residual.init = residual.init.with_changes(params=residual.init.params.with_changes(params=params))
+        residual.init = residual.init.with_changes(
+            params=residual.init.params.with_changes(params=params)
+        )
 
 
 def _required_param(param: cst.Param) -> cst.Param:
@@ -185,7 +216,11 @@ def _without_none(annotation: cst.Annotation | None) -> cst.Annotation | None:
     if annotation is None or not isinstance(annotation.annotation, cst.BinaryOperation):
         return annotation
     union = annotation.annotation
-    if isinstance(union.operator, cst.BitOr) and isinstance(union.right, cst.Name) and union.right.value == "None":
+    if (
+        isinstance(union.operator, cst.BitOr)
+        and isinstance(union.right, cst.Name)
+        and union.right.value == "None"
+    ):
         return annotation.with_changes(annotation=union.left)
     return annotation
 
@@ -196,7 +231,9 @@ def _from_spec(facts: Facts, kind: Kind, name: str) -> bool:
         return True
     for built in kind.built:
         value = built.arguments.get(name)
-        if is_spec(value) or (isinstance(value, (list, tuple)) and value and all(is_spec(v) for v in value)):
+        if is_spec(value) or (
+            isinstance(value, (list, tuple)) and value and all(is_spec(v) for v in value)
+        ):
             return True
         if isinstance(value, nn.Module):
             holder = facts.kinds.holder(value)
@@ -213,7 +250,9 @@ def _hoist_handed(facts: Facts, constructor: Constructor, body: list[Any]) -> li
         left = any(name == n for s in body for n in tree.loaded_names(s))
         if uses > 1 or left:
             body = [_with_name(s, call, name) for s in body]
-            lines.append(cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(cst.Name(name))], call)]))
+            lines.append(
+                cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(cst.Name(name))], call)])
+            )
     return [*lines, *body]
 
 

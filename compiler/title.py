@@ -15,7 +15,11 @@ from .residual import Residual
 
 
 def title_and_facts(
-    residuals: dict[Kind, Residual], names: dict[Kind, str], facts: Facts, page_config: PageConfig, body: str
+    residuals: dict[Kind, Residual],
+    names: dict[Kind, str],
+    facts: Facts,
+    page_config: PageConfig,
+    body: str,
 ) -> tuple[str, list[str]]:
     """One sentence with the sizes, and a line for each notable choice that the page's text went by."""
     root = facts.recording.root
@@ -26,7 +30,9 @@ def title_and_facts(
     if config is None or not type(config).__module__.startswith("specc.templates"):
         return f"{what} of {count} parameters.", []
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(sys.modules["specc.templates"].__file__ or "").parent / "page"),
+        loader=jinja2.FileSystemLoader(
+            Path(sys.modules["specc.templates"].__file__ or "").parent / "page"
+        ),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -56,9 +62,13 @@ def _norms(residuals: dict[Kind, Residual], body: str) -> list[str]:
     found: dict[str, None] = {}
     for kind in residuals:
         layer = kind.instances[0]
-        if kind.cls.__name__ != "TransformerLayer" or not kind.cls.__module__.startswith("specc.templates"):
+        if kind.cls.__name__ != "TransformerLayer" or not kind.cls.__module__.startswith(
+            "specc.templates"
+        ):
             continue
-        before = {n: type(layer._modules.get(f"{n}_layernorm")).__name__ for n in ("input", "pre_mlp")}
+        before = {
+            n: type(layer._modules.get(f"{n}_layernorm")).__name__ for n in ("input", "pre_mlp")
+        }
         words = {"RMSNorm": "RMS norm", "LayerNorm": "layer norm"}
         if before["input"] == before["pre_mlp"] and before["input"] in words:
             found[f"{words[before['input']]} before attention and before the MLP"] = None

@@ -42,9 +42,14 @@ def code_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(n for n in names if n not in _NOT_CODE and "whitespace" not in n)
 
 
-@functools.cache
-def _is_node_type(kind: type) -> bool:
-    return issubclass(kind, cst.CSTNode)  # asked once a type: libcst's classes are slow to ask
+_NODE_TYPES: dict[type[object], bool] = {}
+
+
+def _is_node(value: object) -> bool:
+    kind = type(value)
+    if kind not in _NODE_TYPES:  # asked once a type: libcst's classes are slow to ask
+        _NODE_TYPES[kind] = issubclass(kind, cst.CSTNode)
+    return _NODE_TYPES[kind]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -54,8 +59,8 @@ def parts(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     for name in code_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, (list, tuple)):
-            children.extend(v for v in value if _is_node_type(type(v)))
-        elif _is_node_type(type(value)):
+            children.extend(v for v in value if _is_node(v))
+        elif _is_node(value):
             children.append(value)
     return tuple(children)
 
@@ -74,12 +79,12 @@ def rebuild(node: Node, change: Callable[[Any], Any]) -> Node:
     changes: dict[str, Any] = {}
     for name in code_fields(type(node)):
         value = getattr(node, name)
-        if _is_node_type(type(value)):
+        if _is_node(value):
             new = change(value)
             if new is not value:
                 changes[name] = new
         elif isinstance(value, (list, tuple)) and value:
-            news = [change(v) if _is_node_type(type(v)) else v for v in value]
+            news = [change(v) if _is_node(v) else v for v in value]
             if any(a is not b for a, b in zip(news, value, strict=True)):
                 changes[name] = news
     return node.with_changes(**changes) if changes else node
@@ -109,7 +114,11 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 def self_attribute(node: cst.CSTNode) -> str | None:
     """`x` for `self.x`, else None."""
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
+    if (
+        isinstance(node, cst.Attribute)
+        and isinstance(node.value, cst.Name)
+        and node.value.value == "self"
+    ):
         return node.attr.value
     return None
 
@@ -120,7 +129,10 @@ def body_of(node: cst.BaseCompoundStatement | cst.Else) -> Sequence[Any]:
     if isinstance(suite, cst.IndentedBlock):
         return suite.body
     assert isinstance(suite, cst.SimpleStatementSuite)
-    return [cst.SimpleStatementLine(body=[s.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]) for s in suite.body]
+    return [
+        cst.SimpleStatementLine(body=[s.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+        for s in suite.body
+    ]
 
 
 def with_body(node: Node, statements: Sequence[Any]) -> Node:
@@ -232,7 +244,9 @@ def _targets(node: cst.CSTNode) -> set[str]:
 
 def nested_functions(function: cst.FunctionDef) -> list[cst.CSTNode]:
     """The functions and lambdas inside a function, which run when they are called."""
-    inside = (item for item in walk(function.body) if isinstance(item, (cst.FunctionDef, cst.Lambda)))
+    inside = (
+        item for item in walk(function.body) if isinstance(item, (cst.FunctionDef, cst.Lambda))
+    )
     return list(inside)
 
 
@@ -273,7 +287,9 @@ def walk_loads(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             stack.append(top.value)
         elif isinstance(top, cst.Arg):
             stack.append(top.value)
-        elif isinstance(top, (cst.AssignTarget, cst.For, cst.CompFor, cst.AnnAssign, cst.NamedExpr)):
+        elif isinstance(
+            top, (cst.AssignTarget, cst.For, cst.CompFor, cst.AnnAssign, cst.NamedExpr)
+        ):
             children = [p for p in parts(top) if p is not top.target]
             children += _loads_in_target(top.target)
             stack.extend(reversed(children))
@@ -310,4 +326,47 @@ _LABELS = (cst.SubscriptElement, cst.Index)
 
 def _is_child_spec(node: cst.CSTNode) -> bool:
     """`submodules["name"]`: a dict of the spec's, which reading does not change."""
-    return isinstance(node, _LABELS) or (isinstance(node, cst.Subscript) and dotted(node.value) == "submodules")
+    return isinstance(node, _LABELS) or (
+        isinstance(node, cst.Subscript) and dotted(node.value) == "submodules"
+    )
+
+
+def arguments_by_name(call: cst.Call, names: list[str]) -> dict[str, cst.BaseExpression] | None:
+    """A call's arguments by the names of the parameters; None where that can't be said."""
+    found: dict[str, cst.BaseExpression] = {}
+    for position, arg in enumerate(call.args):
+        if arg.star or (arg.keyword is None and position >= len(names)):
+            return None
+        name = arg.keyword.value if arg.keyword is not None else names[position]
+        if name not in names:
+            return None
+        found[name] = arg.value
+    return found
+
+
+def same_parts(new: cst.CSTNode, old: cst.CSTNode) -> bool:
+    """Whether two nodes hold the same children, object by object."""
+    return all(a is b for a, b in zip(parts(new), parts(old), strict=False)) and len(
+        list(parts(new))
+    ) == len(list(parts(old)))
+
+
+def is_super_init(call: cst.Call) -> bool:
+    func = call.func
+    return (
+        isinstance(func, cst.Attribute)
+        and func.attr.value == "__init__"
+        and isinstance(func.value, cst.Call)
+        and isinstance(func.value.func, cst.Name)
+        and func.value.func.value == "super"
+    )
+
+
+def with_leading(statements: list[Any], lines: list[cst.EmptyLine]) -> list[Any]:
+    """The lines above a folded statement, above what is left of it."""
+    if not statements or not lines:
+        return statements
+    first = statements[0]
+    if not hasattr(first, "leading_lines"):
+        return statements
+    return [first.with_changes(leading_lines=[*lines, *first.leading_lines]), *statements[1:]]

@@ -170,7 +170,9 @@ _ARITHMETIC: dict[type[cst.BaseBinaryOp], Callable[[Any, Any], Any]] = {
     cst.Modulo: operator.mod,
     cst.Power: operator.pow,
 }
-_PURE: dict[Any, None] = dict.fromkeys((isinstance, issubclass, len, min, max, int, float, bool, abs, round, getattr, hasattr))
+_PURE: dict[Any, None] = dict.fromkeys(
+    (isinstance, issubclass, len, min, max, int, float, bool, abs, round, getattr, hasattr)
+)
 
 
 def evaluate(node: cst.BaseExpression, scope: Scope) -> Value:
@@ -193,7 +195,9 @@ def truth(node: cst.BaseExpression, scope: Scope) -> Value:
     if value.object is NOT_NONE or isinstance(value.object, nn.Module):
         raise Unknown
     bare_number = isinstance(value.object, (int, float)) and not isinstance(value.object, bool)
-    grade = Grade.SWITCH if bare_number and isinstance(node, (cst.Name, cst.Attribute)) else value.grade
+    grade = (
+        Grade.SWITCH if bare_number and isinstance(node, (cst.Name, cst.Attribute)) else value.grade
+    )
     return Value(bool(value.object), grade, value.fields)
 
 
@@ -241,7 +245,11 @@ def config_read(config: Any, name: str) -> Value:
     if name in names:
         return graded(getattr(config, name), frozenset({(id(config), name)}))
     static = inspect.getattr_static(type(config), name, None)
-    if not isinstance(static, property) or static.fget is None or not _asks_the_config_alone(static.fget):
+    if (
+        not isinstance(static, property)
+        or static.fget is None
+        or not _asks_the_config_alone(static.fget)
+    ):
         raise Unknown
     reads: set[str] = set()
     result = static.fget(_Traced(config, reads))
@@ -276,7 +284,9 @@ def _asks_the_config_alone(function: Any) -> bool:
 
 def _global_names(code: CodeType) -> set[str]:
     """The globals that a function reads (attribute names and the names of its locals are others)."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    names = {
+        i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
     return names | {n for c in inner for n in _global_names(c)}
 
@@ -364,9 +374,13 @@ def _unary(node: cst.UnaryOperation, scope: Scope) -> Value:
 def _binary(node: cst.BinaryOperation, scope: Scope) -> Value:
     left, right = evaluate(node.left, scope), evaluate(node.right, scope)
     operate = _ARITHMETIC.get(type(node.operator))
-    if operate is None or not all(isinstance(v.object, (int, float, str, tuple)) for v in (left, right)):
+    if operate is None or not all(
+        isinstance(v.object, (int, float, str, tuple)) for v in (left, right)
+    ):
         raise Unknown
-    return Value(operate(left.object, right.object), max(left.grade, right.grade), left.fields | right.fields)
+    return Value(
+        operate(left.object, right.object), max(left.grade, right.grade), left.fields | right.fields
+    )
 
 
 def _conditional(node: cst.IfExp, scope: Scope) -> Value:
@@ -377,7 +391,11 @@ def _conditional(node: cst.IfExp, scope: Scope) -> Value:
 
 def _call(node: cst.Call, scope: Scope) -> Value:
     function = evaluate(node.func, scope).object
-    if isinstance(function, nn.Module) or function not in _PURE or any(a.star or a.keyword for a in node.args):
+    if (
+        isinstance(function, nn.Module)
+        or function not in _PURE
+        or any(a.star or a.keyword for a in node.args)
+    ):
         raise Unknown
     values = [evaluate(a.value, scope) for a in node.args]
     objects = [v.object for v in values]
@@ -403,7 +421,9 @@ def _tuple(node: cst.Tuple, scope: Scope) -> Value:
         raise Unknown
     values = [evaluate(e.value, scope) for e in node.elements]
     grade = max((v.grade for v in values), default=Grade.DECISION)
-    return Value(tuple(v.object for v in values), grade, frozenset().union(*(v.fields for v in values)))
+    return Value(
+        tuple(v.object for v in values), grade, frozenset().union(*(v.fields for v in values))
+    )
 
 
 def _subscript(node: cst.Subscript, scope: Scope) -> Value:
@@ -418,7 +438,9 @@ def _subscript(node: cst.Subscript, scope: Scope) -> Value:
     if not isinstance(base.object, tuple):
         raise Unknown
     value = graded(base.object[index.object])
-    return Value(value.object, max(value.grade, base.grade, index.grade), base.fields | index.fields)
+    return Value(
+        value.object, max(value.grade, base.grade, index.grade), base.fields | index.fields
+    )
 
 
 def _literal(node: cst.Integer | cst.Float, scope: Scope) -> Value:
@@ -458,7 +480,9 @@ def literal(thing: Any) -> cst.BaseExpression:
     if isinstance(thing, (tuple, list)):
         inner = ", ".join(cst.Module([]).code_for_node(literal(part)) for part in thing)
         comma = "," if isinstance(thing, tuple) and len(thing) == 1 else ""
-        return cst.parse_expression(f"({inner}{comma})" if isinstance(thing, tuple) else f"[{inner}]")
+        return cst.parse_expression(
+            f"({inner}{comma})" if isinstance(thing, tuple) else f"[{inner}]"
+        )
     return cst.parse_expression(repr(thing))
 
 

@@ -163,8 +163,10 @@ def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalP
         offset[record.dim], size[record.dim], extent[record.dim] = own.offset, own.size, own.valid
     sharded = as_sharded(parameter)
     if sharded is not None:
+        from torch.distributed.tensor.placement_types import Shard
+
         for mesh_dim, placement in enumerate(sharded.placements):
-            if placement.is_shard():
+            if isinstance(placement, Shard):
                 dim = placement.dim
                 part = cut(
                     size[dim],

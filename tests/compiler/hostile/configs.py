@@ -124,7 +124,7 @@ class Aliases(nn.Module):
 
 
 def reads(config: Options, x: Tensor) -> Tensor:
-    return x * config.half if config.wide else deeper(config, x)
+    return x * config.half if config.wide else deeper(config, x) * config.inner
 
 
 def deeper(options: Options, x: Tensor) -> Tensor:
@@ -382,3 +382,83 @@ class AsksClass(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(x) if is_options(self.config) else x
+
+
+class ReadsAlias(nn.Module):
+    """A property that comes to a field, read where that is seen and where it is not."""
+
+    def __init__(self, config: Options) -> None:
+        super().__init__()
+        self.config = config
+        self.linear = nn.Linear(config.width, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x) * self.config.inner
+        for config in (self.config,):
+            y = y + config.inner
+        return y
+
+
+@dataclass(frozen=True)
+class OddProperties(Options):
+    """Properties that do more than read fields."""
+
+    def scaled(self, by: int) -> int:
+        return self.width * by
+
+    @property
+    def half(self) -> int:
+        return super().half * 2  # refused: SuperInProperty
+
+    @property
+    def twice(self) -> int:
+        return self.scaled(2)  # refused: MethodInProperty
+
+    @property
+    def count(self) -> int:
+        return len(dataclasses.fields(self))  # refused: SelfInProperty
+
+
+class SuperInProperty(nn.Module):
+    def __init__(self, config: OddProperties) -> None:
+        super().__init__()
+        self.config = config
+        self.linear = nn.Linear(config.width, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.config.half
+
+
+def spec_SuperInProperty() -> ModuleSpec:
+    return ModuleSpec(SuperInProperty, params={"config": OddProperties()})
+
+
+class MethodInProperty(SuperInProperty):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.config.twice
+
+
+def spec_MethodInProperty() -> ModuleSpec:
+    return ModuleSpec(MethodInProperty, params={"config": OddProperties()})
+
+
+class SelfInProperty(SuperInProperty):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.config.count
+
+
+def spec_SelfInProperty() -> ModuleSpec:
+    return ModuleSpec(SelfInProperty, params={"config": OddProperties()})
+
+
+def asks_method(config: OddProperties) -> int:
+    return config.scaled(3)  # refused: MethodInHelper
+
+
+class MethodInHelper(SuperInProperty):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * asks_method(self.config)
+
+
+def spec_MethodInHelper() -> ModuleSpec:
+    return ModuleSpec(MethodInHelper, params={"config": OddProperties()})
