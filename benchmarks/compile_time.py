@@ -1,4 +1,5 @@
-"""Times `specc compile`: the golden Llama, the whole command, and stacks of 10 to 100 kinds of layers.
+"""Times `specc compile`: the golden Llama, the whole command, and stacks of 10 to 100 kinds of
+layers.
 
     python benchmarks/compile_time.py
 
@@ -19,14 +20,14 @@ from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "generated_examples"
 
-HEAD = '''
+HEAD = """
 from specc.templates import *
 from torch import nn
 import torch.nn.functional as F
 
-config = TransformerConfig(num_layers={count}, hidden_size=64, num_attention_heads=4, vocab_size=128,
-    max_position_embeddings=64, position_embedding_type="rope", untie_embeddings_and_output_weights=True)
-'''
+config = TransformerConfig(num_layers={count}, hidden_size=64, num_attention_heads=4,
+    vocab_size=128, max_position_embeddings=64, position_embedding_type="rope")
+"""
 LAYER = '''
 class Layer{i}(nn.Module):
     """Kind {i} of many."""
@@ -46,12 +47,12 @@ class Layer{i}(nn.Module):
             h = F.silu(self.up(h))
         return x + self.down(h) * {scale}
 '''
-TAIL = '''
+TAIL = """
 spec = ModuleSpec(GPTModel, params={{"config": config}}, submodules={{
     "embedding": ModuleSpec(LanguageModelEmbedding),
     "decoder": ModuleSpec(TransformerBlock, params={{"layer_specs": [{specs}]}}),
     "output_layer": ModuleSpec(OutputLayer)}})
-'''
+"""
 
 
 def main() -> None:
@@ -67,20 +68,25 @@ def main() -> None:
     imports = time.process_time() - start
     first = _timed(lambda: compile_spec(spec, validate=False))
     again = _timed(lambda: compile_spec(spec, validate=False))
-    print(f"imports {imports:.2f} s; first compile {first:.2f} s; again {again:.2f} s, not validated")
+    print(
+        f"imports {imports:.2f} s; first compile {first:.2f} s; again {again:.2f} s, not validated"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for count in (10, 20, 50, 100):
             file = Path(folder) / f"kinds_{count}.py"
             file.write_text(many_kinds(count))
             module = _load(file)
             seconds = _timed(lambda m=module: compile_spec(m.spec, validate=False))
-            print(f"{count:4d} kinds of layers: {seconds:.2f} s, {seconds / count * 1e3:.0f} ms each")
+            print(
+                f"{count:4d} kinds of layers: {seconds:.2f} s, {seconds / count * 1e3:.0f} ms each"
+            )
 
 
 def many_kinds(count: int) -> str:
     """A spec file with so many layers, each of a class of its own."""
     layers = [
-        LAYER.format(i=i, width=32 + 8 * i, bias=i % 2 == 0, scale=1 / (i + 1)) for i in range(count)
+        LAYER.format(i=i, width=32 + 8 * i, bias=i % 2 == 0, scale=1 / (i + 1))
+        for i in range(count)
     ]
     specs = ", ".join(f"ModuleSpec(Layer{i})" for i in range(count))
     return HEAD.format(count=count) + "".join(layers) + TAIL.format(specs=specs)

@@ -68,7 +68,8 @@ def _without_return(folder: Folder, lines: Statements, base: Method) -> Statemen
             if isinstance(item, cst.Return):
                 refuse(
                     "SP324",
-                    f"the constructor of `{base.owner.__name__}`, a base of `{folder.kind.cls.__name__}`, returns early",
+                    f"the constructor of `{base.owner.__name__}`, a base of "
+                    f"`{folder.kind.cls.__name__}`, returns early",
                     folder.facts.sources.span(item, base.owner),
                     help="put the rest of it under an `if`",
                 )
@@ -76,13 +77,14 @@ def _without_return(folder: Folder, lines: Statements, base: Method) -> Statemen
 
 
 def _bind_base(folder: Folder, call: cst.Call, base: Method, inner: Folder) -> Statements:
-    """Give the base's parameters their values; one that is not a name of its own becomes a local."""
-    params = [p for p in tree.parameters(base.node)][1:]
+    """Give the base's parameters their values; one without a name of its own becomes a local."""
+    params = list(tree.parameters(base.node))[1:]
     passed = tree.arguments_by_name(call, [p.name.value for p in params])
     if passed is None:
         refuse(
             "SP307",
-            f"`{folder.kind.cls.__name__}` calls its base's constructor with `*` or `**`, or with a parameter it has not",
+            f"`{folder.kind.cls.__name__}` calls its base's constructor with `*` or `**`, or with "
+            "a parameter it has not",
             folder.span(call),
             help="pass each argument by its plain name",
         )
@@ -98,7 +100,8 @@ def _bind_base(folder: Folder, call: cst.Call, base: Method, inner: Folder) -> S
     if clash:
         refuse(
             "SP308",
-            f"`{folder.kind.cls.__name__}` and its base `{base.owner.__name__}` both have a local `{sorted(clash)[0]}` in `__init__`",
+            f"`{folder.kind.cls.__name__}` and its base `{base.owner.__name__}` both have a local "
+            f"`{sorted(clash)[0]}` in `__init__`",
             folder.span(call),
             help="rename one of them",
         )
@@ -118,7 +121,8 @@ def _bind_base(folder: Folder, call: cst.Call, base: Method, inner: Folder) -> S
         if name in locals_here:
             refuse(
                 "SP307",
-                f"`{folder.kind.cls.__name__}` passes `{tree.code(expression)}` for `{name}` of its base "
+                f"`{folder.kind.cls.__name__}` passes `{tree.code(expression)}` for `{name}` of "
+                "its base "
                 f"`{base.owner.__name__}`, and has a `{name}` of its own",
                 folder.span(call),
                 help="pass the parameter of that name, or rename one of the two",

@@ -38,7 +38,9 @@ def kinds_called(call: cst.Call, facts: Facts) -> list[Kind]:
 
 
 def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, set[Kind]]]:
-    """Calls of modules in the methods of a class: `self.a(...)`, `layer(...)` in a loop over `self.layers`."""
+    """Calls of modules in the methods of a class: `self.a(...)`, `layer(...)` in a loop over
+    `self.layers`.
+    """
     for method in residual.functions():
         loops: dict[str, list[nn.Module]] = {}
         bound_by_loops: set[int] = set()
@@ -57,7 +59,9 @@ def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, 
 
 
 def _names_bound_otherwise(method: cst.FunctionDef, loops: set[int]) -> set[str]:
-    """Names that anything but these loops over modules binds: a call of one may reach something else."""
+    """Names that anything but these loops over modules binds: a call of one may reach something
+    else.
+    """
     names = {
         p.name.value
         for f in tree.walk(method)
@@ -131,7 +135,9 @@ def argument_names(call: cst.Call, names: list[str]) -> list[str | None]:
 
 
 def without(call: cst.Call, drop: set[int]) -> cst.Call:
-    """The call without the arguments at these places; those after one that stood by position get names from the caller."""
+    """The call without the arguments at these places; those after one that stood by position get
+    names from the caller.
+    """
     kept = [
         a.with_changes(comma=cst.MaybeSentinel.DEFAULT)
         for i, a in enumerate(call.args)
@@ -141,7 +147,9 @@ def without(call: cst.Call, drop: set[int]) -> cst.Call:
 
 
 def shaped(call: cst.Call, names: list[str]) -> cst.Call:
-    """The final form of a constructor call: by position as far as the author's order allows, else by name."""
+    """The final form of a constructor call: by position as far as the author's order allows, else
+    by name.
+    """
     by_name = {
         a.keyword.value.removeprefix(POSITIONAL): a for a in call.args if a.keyword is not None
     }

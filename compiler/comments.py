@@ -17,7 +17,9 @@ _NOTE = re.compile(r"^(?P<text>.*?)\s*\[if (?P<test>[^\]]+(?:\[[^\]]*\][^\]]*)*)
 
 
 def note(line: str, scope: Scope) -> str | None:
-    """The line without its note, or None where the test does not hold. A line without a note is itself."""
+    """The line without its note, or None where the test does not hold. A line without a note is
+    itself.
+    """
     match = _NOTE.match(line)
     if match is None:
         return line
@@ -29,7 +31,7 @@ def note(line: str, scope: Scope) -> str | None:
 
 
 def fold_comments(statement: Any, scope: Scope) -> Any:
-    """A statement with the notes in its own comments decided (not those of statements inside it)."""
+    """A statement with the notes in its own comments decided, not those inside it."""
     changes: dict[str, Any] = {}
     lines = getattr(statement, "leading_lines", None)
     if lines and any(line.comment is not None and "[if " in line.comment.value for line in lines):
@@ -68,7 +70,7 @@ def fold_docstring(statement: cst.SimpleStatementLine, scope: Scope) -> list[Any
 
 
 def _without_doubled_blanks(lines: list[str]) -> list[str]:
-    """Taking a line out of a list must not leave two blank lines, or one before the closing quotes."""
+    """Taking a line out leaves no two blank lines, and none before the closing quotes."""
     kept: list[str] = []
     for line in lines:
         if line.strip() or not kept or kept[-1].strip():

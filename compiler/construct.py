@@ -74,10 +74,14 @@ class Constructor:
             names = ", ".join(sorted({b.cls.__name__ for b in builts}))
             refuse(
                 "SP309",
-                f"one call in `{self.kind.cls.__name__}` builds children that differ ({names}), and it is not a plain list "
+                f"one call in `{self.kind.cls.__name__}` builds children that differ ({names}), "
+                "and it is not a plain list "
                 "comprehension",
                 folder.span(node),
-                help="build them as `[build_module(spec, ...) for spec in specs]`, or with a call for each",
+                help=(
+                    "build them as `[build_module(spec, ...) for spec in specs]`, or with a call "
+                    "for each"
+                ),
             )
         return self._call(builts, node, folder)
 
@@ -85,7 +89,7 @@ class Constructor:
         return self.facts.kinds.of(built.module) or built.cls
 
     def refuse_left(self, node: cst.Call, folder: ExpressionFolder) -> None:
-        """A child built in text that is left as it is (a `match`, an inner function, an f-string)."""
+        """A child built in text that is left as it is: a `match`, an inner function."""
         if _is_machinery(node, folder.scope):
             refuse(
                 "SP325",
@@ -99,7 +103,8 @@ class Constructor:
         if _is_machinery(node, folder.scope):
             refuse(
                 "SP313",
-                f"`{self.kind.cls.__name__}` builds a child under a condition that no instance met, and the condition "
+                f"`{self.kind.cls.__name__}` builds a child under a condition that no instance "
+                "met, and the condition "
                 "can't be decided",
                 folder.span(node),
                 help="decide it by an option of the config (a boolean, a string, None)",
@@ -179,20 +184,27 @@ class Constructor:
                     "SP311",
                     f"`{self.kind.cls.__name__}` builds `{built.cls.__name__}` {what}",
                     folder.span(node),
-                    help="pass each argument by its plain name, to a constructor that names its parameters",
+                    help=(
+                        "pass each argument by its plain name, to a constructor that names its "
+                        "parameters"
+                    ),
                 )
             found.append((name, arg))
         return found
 
     def _goes_by_name(self, arg: cst.Arg, folder: ExpressionFolder) -> bool:
-        """Whether build_module hands this first argument on as `config=`, wherever that parameter stands."""
+        """Whether build_module hands this first argument on as `config=`, wherever that parameter
+        stands.
+        """
         known = folder.known(arg.value)
         return known is not None and is_template_config(known.object)
 
     def _note_passed(
         self, name: str, arg: cst.Arg, builts: list[Built], folder: ExpressionFolder
     ) -> None:
-        """What is known here of an argument is what the child's constructor may know of its parameter."""
+        """What is known here of an argument is what the child's constructor may know of its
+        parameter.
+        """
         known = folder.known(arg.value)
         for built in builts:
             value = built.arguments.get(name)
@@ -247,22 +259,30 @@ class Constructor:
         if other is not None:
             refuse(
                 "SP312",
-                f"the specs of the layers built at one place in `{self.kind.cls.__name__}` give different values for "
-                f"`{name}` of `{builts[0].cls.__name__}`: {values[0]!r} and {other.arguments[name]!r}",
+                f"the specs of the layers built at one place in `{self.kind.cls.__name__}` give "
+                "different values for "
+                f"`{name}` of `{builts[0].cls.__name__}`: {values[0]!r} and "
+                f"{other.arguments[name]!r}",
                 other.span or self._span(),
-                help="let the parent compute it from the layer's number, or give the layers classes of their own",
+                help=(
+                    "let the parent compute it from the layer's number, or give the layers "
+                    "classes of their own"
+                ),
             )
         self._refuse_changed_list(values[0], name, builts[0])
         return written(values[0], name, builts[0], self.facts)
 
     def _refuse_changed_list(self, value: Any, name: str, built: Built) -> None:
-        """A list in the spec is one list for all that the spec builds; on the page each gets its own."""
+        """A list in the spec is one list for all that the spec builds; on the page each gets its
+        own.
+        """
         kind = self.facts.kinds.of(built.module) if isinstance(value, list) else None
         node = None if kind is None else changes_a_list(self.facts.flat(kind))
         if kind is not None and node is not None:
             refuse(
                 "SP329",
-                f"`{name}` of `{built.cls.__name__}` is a list in its spec, and the class may change it",
+                f"`{name}` of `{built.cls.__name__}` is a list in its spec, and the class may "
+                "change it",
                 self.facts.sources.span(node, *self.facts.flat(kind).chain),
                 help="give a tuple, and make the list in the constructor",
             )
@@ -294,7 +314,8 @@ class Constructor:
         if len(made) < len(modules):
             refuse(
                 "SP314",
-                f"`{name}` of `{self.kind.cls.__name__}` is an instance of `{type(first).__name__}`, made before the build",
+                f"`{name}` of `{self.kind.cls.__name__}` is an instance of "
+                f"`{type(first).__name__}`, made before the build",
                 self._span(),
                 help=f"give it as ModuleSpec({type(first).__name__}, params={{...}})",
             )
@@ -310,7 +331,8 @@ class Constructor:
                 )
         return self._make(made[0], self.facts.kinds.of(first), args)
 
-    # ---------------------------------------------------------------- a list of children that differ
+    # ---------------------------------------------------------------- a list of children that
+    # differ
 
     def pattern(self, node: Any, folder: ExpressionFolder) -> cst.BaseExpression | None:
         """`[kind(config) for kind in [A] * 3 + [B] * 5]` for a comprehension over specs, or one
@@ -387,17 +409,20 @@ class Constructor:
                 if name in found and tree.code(found[name].value) != tree.code(arg.value):
                     refuse(
                         "SP312",
-                        f"the layers built at one place in `{self.kind.cls.__name__}` are given different arguments "
-                        f"by their specs: `{name}` is `{tree.code(found[name].value)}` and `{tree.code(arg.value)}`",
+                        f"the layers built at one place in `{self.kind.cls.__name__}` are given "
+                        "different arguments "
+                        f"by their specs: `{name}` is `{tree.code(found[name].value)}` and "
+                        f"`{tree.code(arg.value)}`",
                         self._span(),
-                        help="give every layer of the list the same arguments, or classes of their own",
+                        help="give all layers the same arguments, or classes of their own",
                     )
                 found.setdefault(name, arg)
         for kind in calls:
             if isinstance(kind, type) and (missing := sorted(found.keys() - takers[kind])):
                 refuse(
                     "SP312",
-                    f"the layers built at one place in `{self.kind.cls.__name__}` take different arguments: "
+                    f"the layers built at one place in `{self.kind.cls.__name__}` take different "
+                    "arguments: "
                     f"`{kind.__name__}` has no parameter `{missing[0]}`",
                     self._span(),
                     help="wrap it in a class of your own that takes what the others take",
@@ -427,7 +452,7 @@ class Constructor:
     def _same_config(
         self, folded: cst.BaseExpression, said: cst.BaseExpression, value: Any, scope: Scope
     ) -> cst.BaseExpression:
-        """The parent's own expression where it is this config; a node may have set one of its own."""
+        """The parent's own expression where it is this config; a node may set its own."""
         try:
             known = evaluate(said, scope).object
         except Unknown:
@@ -454,7 +479,9 @@ def config_handle(index: int) -> str:
 
 
 def _is_machinery(node: cst.Call, scope: Scope) -> str | None:
-    """Whether a call goes through the spec: "function" for build_module(spec, ...), "method" for spec.build_module(...)."""
+    """Whether a call goes through the spec: "function" for build_module(spec, ...), "method" for
+    spec.build_module(...).
+    """
     if isinstance(node.func, cst.Attribute) and node.func.attr.value == "build_module":
         return "method"
     try:
@@ -511,5 +538,8 @@ def written(value: Any, name: str, built: Built, facts: Facts) -> cst.BaseExpres
         "SP315",
         f"`{name}` of `{built.cls.__name__}` is {value!r}, which can't be written on a page",
         built.span or span_of_class(built.cls),
-        help="use a number, a string, a tuple of those, a frozen config, or a function or class with a name of its own",
+        help=(
+            "use a number, a string, a tuple of those, a frozen config, or a function or class "
+            "with a name of its own"
+        ),
     )

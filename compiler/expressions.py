@@ -64,7 +64,9 @@ class ExpressionFolder:
         )
 
     def _modules(self, node: cst.BaseExpression) -> list[nn.Module] | None:
-        """The modules, over all instances, that a chain like `self.a.b` or a loop variable stands for."""
+        """The modules, over all instances, that a chain like `self.a.b` or a loop variable stands
+        for.
+        """
         if isinstance(node, cst.Name):
             return self.loops.get(node.value)
         if isinstance(node, cst.Subscript):
@@ -125,7 +127,9 @@ class ExpressionFolder:
         return False
 
     def _may_fold(self, whole: cst.CSTNode, test: cst.BaseExpression, value: Value) -> bool:
-        """Whether the page may lose this test. One that reads numbers becomes an assumption of the page."""
+        """Whether the page may lose this test. One that reads numbers becomes an assumption of the
+        page.
+        """
         if value.grade is Grade.DECISION:
             self.facts.used_fields |= value.fields
             return True
@@ -136,15 +140,21 @@ class ExpressionFolder:
             if builds:
                 refuse(
                     "SP306",
-                    f"in `{self.kind.cls.__name__}`, `{tree.code(test)}` decides which child is built, and it reads a number "
+                    f"in `{self.kind.cls.__name__}`, `{tree.code(test)}` decides which child is "
+                    "built, and it reads a number "
                     "that the config does not hold",
                     self.span(test),
-                    help="write the test over fields of the config, or over an option (a boolean, a string, None)",
+                    help=(
+                        "write the test over fields of the config, or over an option (a boolean, "
+                        "a string, None)"
+                    ),
                 )
         return False
 
     def _assume(self, test: cst.BaseExpression, value: Value) -> bool:
-        """Make the answer of a test of numbers an assumption of the page, where its Config can assert it."""
+        """Make the answer of a test of numbers an assumption of the page, where its Config can
+        assert it.
+        """
         assumed = (
             assumption(test, value, self.scope) if reads_only_config(test, self.scope) else None
         )
@@ -157,7 +167,9 @@ class ExpressionFolder:
     def _loop_modules(
         self, node: cst.BaseExpression, target: cst.BaseAssignTargetExpression
     ) -> list[nn.Module] | None:
-        """The elements of `self.layers`, or of `enumerate(self.layers)`, where the target names them."""
+        """The elements of `self.layers`, or of `enumerate(self.layers)`, where the target names
+        them.
+        """
         if not module_target(target):
             return None
         counted = (
@@ -265,7 +277,9 @@ class ExpressionFolder:
         return new
 
     def _without_escape(self, node: Any) -> Any:
-        """As `expression`, for a module that is only looked into or called, or a config that is read."""
+        """As `expression`, for a module that is only looked into or called, or a config that is
+        read.
+        """
         if isinstance(node, cst.Attribute):
             self._escape_by_method(node)
             new = node.with_changes(value=self._without_escape(node.value))
@@ -291,7 +305,9 @@ class ExpressionFolder:
                 self.facts.escape(module)
 
     def _escape_by_method(self, node: cst.Attribute) -> None:
-        """`self.child.forward`, `self.heads.items`: a method of torch's that reaches what is inside."""
+        """`self.child.forward`, `self.heads.items`: a method of torch's that reaches what is
+        inside.
+        """
         for module in self._modules(node.value) or ():
             name = node.attr.value
             if name in ADDING or name in module.__dict__ or name in module._modules:
@@ -300,9 +316,7 @@ class ExpressionFolder:
                 name in ("forward", "__call__")
                 or hasattr(nn.Module, name)
                 or not hasattr(module, name)
-            ):
-                self.facts.escape(module)
-            elif isinstance(module, CONTAINERS):
+            ) or isinstance(module, CONTAINERS):
                 self.facts.escape(module)
 
     def _config_value(self, node: cst.CSTNode) -> Any:
@@ -326,7 +340,8 @@ class ExpressionFolder:
     def refuse_read(self, node: cst.Attribute, config: Any) -> NoReturn:
         refuse(
             "SP202",
-            f"`{tree.code(node)}` is no field and no property of `{type(config).__name__}`, and the "
+            f"`{tree.code(node)}` is no field and no property of `{type(config).__name__}`, and "
+            "the "
             "page's Config has nothing else",
             self.span(node),
             help="make it a field or a property",
@@ -339,7 +354,9 @@ class ExpressionFolder:
             self.facts.config_values[id(new or node)] = (new or node, self.method.owner)
 
     def _boolean(self, node: cst.BooleanOperation) -> cst.BaseExpression:
-        """`a and b`, `a or b`: a known left side decides or disappears; a right side stays as a value."""
+        """`a and b`, `a or b`: a known left side decides or disappears; a right side stays as a
+        value.
+        """
         try:
             left = truth(node.left, self.scope)
         except Unknown:
@@ -457,7 +474,9 @@ class ExpressionFolder:
         return new
 
     def leave(self, node: Any) -> Any:
-        """Text that stays whole (an f-string, a lambda): what it reads of configs and modules still counts."""
+        """Text that stays whole (an f-string, a lambda): what it reads of configs and modules still
+        counts.
+        """
         looked_into: set[int] = set()
         for item in tree.walk(node):
             if isinstance(item, cst.Attribute):
@@ -478,7 +497,9 @@ def _literal_node(folder: ExpressionFolder, node: Any) -> Any:
 
 
 def module_target(target: cst.BaseExpression) -> str:
-    """The name that runs over modules in `for x in ...` and `for i, x in enumerate(...)`; "" for others."""
+    """The name that runs over modules in `for x in ...` and `for i, x in enumerate(...)`; "" for
+    others.
+    """
     if isinstance(target, cst.Tuple):
         pair = [e.value for e in target.elements]
         target = pair[1] if len(pair) == 2 else target
@@ -490,7 +511,7 @@ def _module_of(owner: type) -> Any:
 
 
 def _returns_something(func: cst.BaseExpression, scope: Scope) -> bool:
-    """Whether a call of this never returns None: a class, or a function whose annotation says so."""
+    """Whether a call of this never returns None: a class, or an annotation that says so."""
     try:
         if isinstance(func, cst.Attribute):
             base = evaluate(func.value, scope).object

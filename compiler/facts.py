@@ -39,7 +39,9 @@ CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 
 @dataclass
 class Binding:
-    """What every call on the page passes for the parameters of a forward: a Value, or None where they differ."""
+    """What every call on the page passes for the parameters of a forward: a Value, or None where
+    they differ.
+    """
 
     values: dict[str, Value | None] = field(default_factory=dict)
     called: bool = False
@@ -132,7 +134,9 @@ class Facts:
         return self._flats[kind.cls]
 
     def built_at(self, node: cst.Call, kind: Kind) -> list[Built]:
-        """The modules that this call built, over all instances of the kind, in the order of building."""
+        """The modules that this call built, over all instances of the kind, in the order of
+        building.
+        """
         found = self._sites.get(id(node))
         if not found:
             return []
@@ -197,12 +201,15 @@ class Facts:
     def is_stable(self, flat: Flat, name: str) -> bool:
         """Whether `self.name` keeps the value that the class's own constructor gave it.
 
-        What `nn.Module` or another imported base stores (`self.training`) is not the class's to promise.
+        What `nn.Module` or another imported base stores (`self.training`) is not the class's to
+        promise.
         """
         return name in self._kept_stores(flat) and not self.exposure.may_be_stored(flat, name)
 
     def _kept_stores(self, flat: Flat) -> set[str]:
-        """Attributes that the constructors of a class assign, or register by a literal name, and no other method does."""
+        """Attributes that the constructors of a class assign, or register by a literal name, and no
+        other method does.
+        """
         if flat.cls not in self._stores:
             found: set[str] = set()
             for method in flat._inits.values():
@@ -276,7 +283,9 @@ class Facts:
                 self.bindings[kind].escaped = True
 
     def _escape_what_is_unseen(self) -> None:
-        """Modules that no constructor made (copies), and classes that call themselves or hand themselves on."""
+        """Modules that no constructor made (copies), and classes that call themselves or hand
+        themselves on.
+        """
         copied = {type(m) for m in self.recording.root.modules() if self.recording.of(m) is None}
         for kind in self.kinds.kinds:
             flat = self.flat(kind)
@@ -289,7 +298,9 @@ class Facts:
 
 
 def elements(modules: Iterable[nn.Module], index: cst.Subscript) -> list[nn.Module] | None:
-    """The modules that `layers[i]` may be, where `layers` is one of these containers; None for a slice."""
+    """The modules that `layers[i]` may be, where `layers` is one of these containers; None for a
+    slice.
+    """
     holders = list(modules)
     if not holders or not all(isinstance(h, CONTAINERS) for h in holders):
         return None

@@ -150,13 +150,16 @@ class Folder(ExpressionFolder):
     def _own_added(self, node: cst.BaseExpression) -> None:
         """`self.layers.append(child)` owns it too."""
         if (
-            self.constructor is not None
-            and isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Attribute)
+            (
+                self.constructor is not None
+                and isinstance(node, cst.Call)
+                and isinstance(node.func, cst.Attribute)
+            )
+            and node.func.attr.value in ADDING
+            and _is_of_self(node.func.value)
         ):
-            if node.func.attr.value in ADDING and _is_of_self(node.func.value):
-                for arg in node.args:
-                    self._own_parts(arg.value)
+            for arg in node.args:
+                self._own_parts(arg.value)
 
     def _own_parts(self, node: cst.CSTNode) -> None:
         self.owned.add(id(node))

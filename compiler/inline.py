@@ -1,4 +1,5 @@
-"""Inline: a local bound and used once in adjacent statements, where folding removed what stood between.
+"""Inline: a local bound and used once in adjacent statements, where folding removed what stood
+between.
 
 y = self.mlp(x)                    y is read once, in the statement after, and everything
 [a folded-away dropout]    ->      return x + self.mlp(x)
@@ -134,7 +135,9 @@ def _simple_binding(statement: Any) -> tuple[str | None, cst.BaseExpression | No
 
 
 def _evaluated_first(small: cst.BaseSmallStatement, name: str) -> bool:
-    """Whether nothing but names, attributes and literals is evaluated before the name in this statement."""
+    """Whether nothing but names, attributes and literals is evaluated before the name in this
+    statement.
+    """
     if isinstance(small, (cst.Return, cst.Expr)):
         expression: Any = small.value
     elif isinstance(small, (cst.Assign, cst.AnnAssign)):
@@ -174,7 +177,9 @@ def _in_evaluation_order(node: Any) -> Any:
 
 
 def _needs_parentheses(small: cst.BaseSmallStatement, name: str) -> bool:
-    """Whether the name stands inside an operation, where an operation put in its place would bind wrongly."""
+    """Whether the name stands inside an operation, where an operation put in its place would bind
+    wrongly.
+    """
     for node in tree.walk(small):
         if isinstance(
             node,
@@ -186,9 +191,8 @@ def _needs_parentheses(small: cst.BaseSmallStatement, name: str) -> bool:
                 cst.Subscript,
                 cst.Await,
             ),
-        ):
-            if any(isinstance(p, cst.Name) and p.value == name for p in _operands(node)):
-                return True
+        ) and any(isinstance(p, cst.Name) and p.value == name for p in _operands(node)):
+            return True
         if (
             isinstance(node, cst.Call)
             and isinstance(node.func, cst.Name)

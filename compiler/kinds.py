@@ -138,7 +138,7 @@ class Kinds:
         return (type(module), self._role(module, built), configs, children)
 
     def _role(self, module: nn.Module, built: Built | None) -> Hashable:
-        """Where it was asked for: the place of the call, or the parameter that it was handed in as."""
+        """Where it was asked for: the place of the call, or the parameter it was handed in as."""
         if built is None:
             return None
         holder = self.holder(module)
@@ -166,5 +166,5 @@ class Kinds:
 
 
 def is_written_out(module: nn.Module) -> bool:
-    """Whether the page holds this module's class, rather than importing it or dropping the module."""
+    """Whether the page holds this module's class, and neither imports nor drops it."""
     return is_foldable(type(module)) and not isinstance(module, IdentityOp)

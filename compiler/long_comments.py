@@ -18,7 +18,9 @@ MARGIN = 100
 
 
 def lift_long_comments(node: Any, indent: int) -> Any:
-    """A class or function with such comments above their statements; `indent` is its own, in columns."""
+    """A class or function with such comments above their statements; `indent` is its own, in
+    columns.
+    """
 
     def statement(item: Any, depth: int) -> Any:
         if isinstance(item, cst.SimpleStatementLine):

@@ -12,7 +12,8 @@ from specc.templates.diagnostic import Diagnostic
 
 
 def loss_kind(root: nn.Module, notes: list[Diagnostic]) -> str | None:
-    """ "per_token" for [b, s], "local_mean" for a scalar or a tuple that starts with one, else None.
+    """ "per_token" for [b, s], "local_mean" for a scalar or a tuple that starts with one, else
+    None.
 
     A model whose forward does not take `input_ids` and `labels` has no loss that the trainer knows;
     one that can't run without values is noted.

@@ -1,8 +1,9 @@
 """Merge: classes with the same text are one class, and every class gets its name.
 
 A class keeps its author's name. Where one class of the author becomes several on the page, the
-first keeps the name and each other is called by what sets it apart: a child (`MoETransformerLayer`),
-an option (`ZeroCenteredRMSNorm`), or the place where it stands (`FinalRMSNorm`). Never a number.
+first keeps the name and each other is called by what sets it apart: a child (a `MoELayer` gives
+`MoETransformerLayer`), an option (`ZeroCenteredRMSNorm`), or the place where it stands
+(`FinalRMSNorm`). Never a number.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def _names(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
             facts.notes.append(
                 Diagnostic(
                     "SP402",
-                    f"`{plain}` becomes several classes that no option tells apart; one is called `{name}`",
+                    f"`{plain}` becomes several classes that no option tells apart; one is called "
+                    f"`{name}`",
                     "",
                     None,
                     "",
@@ -143,7 +145,9 @@ def _words(
 
 
 def _attributes(kind: Kind, facts: Facts) -> set[str]:
-    """The names after a dot in a class as its author wrote it: an option among them makes a difference."""
+    """The names after a dot in a class as its author wrote it: an option among them makes a
+    difference.
+    """
     methods = facts.flat(kind).methods.values()
     nodes = [m.node for m in methods] + [m.node for m in facts.flat(kind)._inits.values()]
     return {i.attr.value for n in nodes for i in tree.walk(n) if isinstance(i, cst.Attribute)}
@@ -164,7 +168,9 @@ def _option_word(name: str, mine: Any, theirs: Any) -> list[str]:
 
 
 def _prefix(mine: str, theirs: str) -> str:
-    """`MoE` for MoELayer against MLP: the child's name without the words that say only that it is a module."""
+    """`MoE` for MoELayer against MLP: the child's name without the words that say only that it is a
+    module.
+    """
     word = re.sub(r"(Layer|Module|Block)$", "", mine)
     common = 0
     while common < min(len(word), len(theirs)) and word[-1 - common] == theirs[-1 - common]:
@@ -189,7 +195,7 @@ def camel(name: str) -> str:
 
 
 def config_names(facts: Facts) -> dict[str, str]:
-    """The page's name for each config: `Config`, and for the others the class that has one first."""
+    """The page's name for each config: `Config`, others by the class that has one first."""
     names: dict[str, str] = {}
     taken = {"Config"}
     for index in range(1, len(facts.kinds.configs)):

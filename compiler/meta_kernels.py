@@ -23,7 +23,7 @@ _MARK = "__dynamo_disable"  # where torch._disable_dynamo keeps what it calls in
 
 @contextmanager
 def without_dynamo() -> Iterator[None]:
-    """Inside, a meta kernel imports no dynamo. Where torch wraps in another way, it does after all."""
+    """Inside, a meta kernel imports no dynamo, unless torch comes to wrap in another way."""
     marked: list[Any] = []
     if "torch._dynamo" not in sys.modules:
         kernels = [*vars(torch._refs).values()]

@@ -31,7 +31,8 @@ from .title import title_and_facts
 from .unify import shaped_for_all
 from .value import is_config
 
-# The look of the page, whatever the project's own settings; the source's trailing commas do not decide it.
+# The look of the page, whatever the project's own settings; the source's trailing commas do not
+# decide it.
 BLACK = black.Mode(
     line_length=100, magic_trailing_comma=False, target_versions={TargetVersion.PY311}
 )
@@ -40,7 +41,9 @@ BLACK = black.Mode(
 def finish(
     residuals: dict[Kind, Residual], names: dict[Kind, str], configs: dict[str, str], facts: Facts
 ) -> PageConfig:
-    """Give every call its final form and every class its name, in place; returns what is read of the config."""
+    """Give every call its final form and every class its name, in place; returns what is read of
+    the config.
+    """
     for residual in residuals.values():
         _edit(residual, lambda c, r=residual: _final_call(c, r, residuals, facts))  # type: ignore[misc]
         _drop_forward_defaults(residual, residuals, facts)
@@ -321,7 +324,9 @@ def _root_call(residual: Residual, name: str, configs: dict[str, str], facts: Fa
 
 
 def _import_groups(needs: Needs) -> list[list[str]]:
-    """Import lines by origin (future, standard library, others, specc), each name once, sorted as ruff sorts them."""
+    """Import lines by origin (future, standard library, others, specc), each name once, sorted as
+    ruff sorts them.
+    """
     plain: set[str] = set()
     members: dict[str, set[str]] = {}
     for line in needs.imports.values():

@@ -48,7 +48,7 @@ def over_kinds(
 
 
 def without_number(clause: cst.CompFor, loads: set[str], facts: Facts) -> cst.CompFor | None:
-    """The clause over the classes alone, where nothing reads what they are counted or zipped with."""
+    """The clause over the classes alone, where nothing reads what they are zipped with."""
     target, over = clause.target, clause.iter
     if not isinstance(target, cst.Tuple) or not isinstance(over, cst.Call):
         return None
@@ -94,7 +94,7 @@ def _times(items: Sequence[cst.BaseExpression], count: int) -> cst.BaseExpressio
 
 
 def renewed(node: Any, facts: Facts) -> Any:
-    """A clause over classes with its table written anew, as classes may have become one; else None."""
+    """A clause over classes with its table anew, as classes may have become one; else None."""
     if not isinstance(node, cst.CompFor):
         return None
     names = {n.value for n in tree.walk(node.target) if isinstance(n, cst.Name)}

@@ -63,7 +63,9 @@ def compile_spec(spec: ModuleSpec, *, validate: bool = True) -> Compiled:
 
 
 def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset()) -> Compiled:
-    """The page of the model that `build` makes, not validated; `reads` are fields that its spec read before."""
+    """The page of the model that `build` makes, not validated; `reads` are fields that its spec
+    read before.
+    """
     recording = record(build)
     facts = Facts(recording)
     facts.read_by_spec = reads

@@ -121,7 +121,9 @@ def _runs_property(value: cst.BaseExpression, facts: Facts) -> bool:
 
 
 def _is_read_elsewhere(name: str, residual: Residual, facts: Facts) -> bool:
-    """Whether code that is not on the page may read an attribute: a base's, or one that goes by other names."""
+    """Whether code that is not on the page may read an attribute: a base's, or one that goes by
+    other names.
+    """
     exposure = facts.exposure
     return (
         exposure.any_read
@@ -135,7 +137,9 @@ _COMPUTES = frozenset({"Positions.of", "Positions.of_hidden", "rotary_tables"})
 
 
 def _only_computes(value: cst.BaseExpression, residual: Residual) -> bool:
-    """Whether a template's call is known to do nothing but compute: the one kind of call that may go."""
+    """Whether a template's call is known to do nothing but compute: the one kind of call that may
+    go.
+    """
     if (
         not residual.ours
         or not isinstance(value, cst.Call)
@@ -187,7 +191,9 @@ def _unused_loop_name(node: Any, residual: Residual, facts: Facts) -> Any:
 
 
 def _holds_state(residual: Residual, name: str) -> bool:
-    """Whether an attribute is a module, a parameter or a tensor: assigning it is what makes it the model's."""
+    """Whether an attribute is a module, a parameter or a tensor: assigning it is what makes it the
+    model's.
+    """
     for module in residual.kind.instances:
         if name in module._modules or name in module._parameters or name in module._buffers:
             return True
@@ -197,7 +203,9 @@ def _holds_state(residual: Residual, name: str) -> bool:
 
 
 def _own_reads(residual: Residual) -> tuple[set[str], set[str]]:
-    """Attributes that a class reads from `self`, and every string in it (`getattr(self, "x")` reads x)."""
+    """Attributes that a class reads from `self`, and every string in it (`getattr(self, "x")` reads
+    x).
+    """
     reads: set[str] = set()
     strings: set[str] = set()
     for node in residual.text():
@@ -229,7 +237,9 @@ def _foreign_reads(residuals: Iterable[Residual], facts: Facts) -> set[str]:
 
 
 def _may_drop(residual: Residual, name: str, function: str | None = None) -> bool:
-    """Whether a name that nothing reads is ours to take out: our template's, or read before folding."""
+    """Whether a name that nothing reads is ours to take out: our template's, or read before
+    folding.
+    """
     if residual.ours:
         return True
     if name.startswith("self.") and name[5:] in _inherited(residual.flat):
@@ -262,7 +272,8 @@ def _inherited(flat: Flat) -> set[str]:
     }
 
 
-# -------------------------------------------------------------------- parameters, with their arguments
+# -------------------------------------------------------------------- parameters, with their
+# arguments
 
 
 def _prune_constructors(residuals: dict[Kind, Residual], facts: Facts) -> bool:
@@ -298,7 +309,7 @@ def _prune_constructors(residuals: dict[Kind, Residual], facts: Facts) -> bool:
 def _keep_what_calls_need(
     residuals: dict[Kind, Residual], drop: dict[Kind, set[str]], facts: Facts
 ) -> None:
-    """Take back a parameter whose argument does something, or that another class of its call needs."""
+    """Take back a parameter whose argument acts, or that another class of its call needs."""
     takes = {kind: {p.name.value for p in r.parameters()} for kind, r in residuals.items()}
     calls = [pair for r in residuals.values() for pair in constructor_calls(r, facts)]
     settled = False
@@ -317,13 +328,13 @@ def _keep_what_calls_need(
 
 
 def _builds_imported(call: cst.Call, kinds: list[Kind], facts: Facts) -> bool:
-    """Whether a pattern's call also builds a class of the runtime, whose parameters are not ours."""
+    """Whether a pattern's call also builds a class of the runtime's."""
     handle = call.func.value if isinstance(call.func, cst.Name) else ""
     return len(facts.patterns.get(handle, ())) > len(kinds)
 
 
 def _plain_name(arg: cst.Arg) -> str:
-    """The parameter that an argument of a constructor call is for; not shaped yet, it has a name."""
+    """The parameter that an argument of a constructor call, not shaped yet, is for."""
     return "" if arg.keyword is None else arg.keyword.value.removeprefix(POSITIONAL)
 
 
@@ -436,7 +447,9 @@ def _without_params(function: Any, names: set[str]) -> Any:
 
 
 def rewrite_calls(residual: Residual, change: Any) -> None:
-    """Apply `change` to every call of a class, inner calls first; `change` sees the nodes of the present text."""
+    """Apply `change` to every call of a class, inner calls first; `change` sees the nodes of the
+    present text.
+    """
 
     def visit(node: Any) -> Any:
         new = change(node) if isinstance(node, cst.Call) else node

@@ -73,7 +73,8 @@ class Recording:
 def record(build: Callable[[], nn.Module]) -> Recording:
     """Run `build` on the meta device and return the root with every module's record.
 
-    Raises whatever the constructors raise, and a CompileError where one asks a tensor for its numbers.
+    Raises whatever the constructors raise, and a CompileError where one asks a tensor for its
+    numbers.
     """
     built: dict[int, Built] = {}
     with _listening(built), torch.device("meta"):
@@ -84,7 +85,8 @@ def record(build: Callable[[], nn.Module]) -> Recording:
                 raise
             refuse(
                 "SP331",
-                f"a constructor asks a tensor for its numbers, and a model is compiled without any ({error})",
+                "a constructor asks a tensor for its numbers, and a model is compiled without "
+                f"any ({error})",
                 _users_line(error),
                 help="let the constructor depend on the config and on shapes alone",
             )

@@ -37,7 +37,9 @@ class Residual:
 
     @property
     def ours(self) -> bool:
-        """Whether the class is one of specc.templates, whose words we may take out when nothing reads them."""
+        """Whether the class is one of specc.templates, whose words we may take out when nothing
+        reads them.
+        """
         return self.kind.cls.__module__.startswith("specc.templates")
 
     def functions(self) -> Iterator[cst.FunctionDef]:
@@ -169,7 +171,9 @@ def _bind(facts: Facts, kind: Kind, folder: Folder) -> None:
 
 
 def tighten(residuals: dict[Kind, Residual], facts: Facts) -> None:
-    """A parameter that every call passes, and never as None, loses its `= None` and its `| None`; in place."""
+    """A parameter that every call passes, and never as None, loses its `= None` and its `| None`;
+    in place.
+    """
     for kind, residual in residuals.items():
         forward, binding = residual.methods.get("forward"), facts.bindings[kind]
         if forward is None or kind is facts.kinds.root or not binding.called or binding.escaped:
@@ -188,7 +192,9 @@ def tighten(residuals: dict[Kind, Residual], facts: Facts) -> None:
 
 
 def _tighten_constructors(residuals: dict[Kind, Residual]) -> None:
-    """The same for constructors: what every instance was given, and never as None, is required; in place."""
+    """The same for constructors: what every instance was given, and never as None, is required; in
+    place.
+    """
     for kind, residual in residuals.items():
         if residual.init is None:
             continue
@@ -226,7 +232,9 @@ def _without_none(annotation: cst.Annotation | None) -> cst.Annotation | None:
 
 
 def _from_spec(facts: Facts, kind: Kind, name: str) -> bool:
-    """Whether a constructor's parameter carries a part of the spec: its children, or one child built."""
+    """Whether a constructor's parameter carries a part of the spec: its children, or one child
+    built.
+    """
     if name == "submodules":
         return True
     for built in kind.built:
@@ -274,7 +282,9 @@ def _with_gained(params: list[cst.Param], gained: list[str]) -> list[cst.Param]:
 
 
 def insert_parameter(function: Any, param: cst.Param) -> Any:
-    """A constructor that takes `param` too: the config and the mesh in front, others before defaults."""
+    """A constructor that takes `param` too: the config and the mesh in front, others before
+    defaults.
+    """
     params = list(function.params.params)
     name = param.name.value
     if name in ("config", "mesh", "model_config", "parallel_mesh"):
@@ -286,7 +296,9 @@ def insert_parameter(function: Any, param: cst.Param) -> Any:
 
 
 def _tidy(params: list[cst.Param]) -> list[cst.Param]:
-    """Without the source's commas and line breaks; a comment on a parameter's line goes with the break."""
+    """Without the source's commas and line breaks; a comment on a parameter's line goes with the
+    break.
+    """
     return [p.with_changes(comma=cst.MaybeSentinel.DEFAULT) for p in params]
 
 
@@ -299,14 +311,16 @@ def _check_self(method: Method, residual: Residual, facts: Facts) -> None:
     if method.node.params.posonly_params and method.node.name.value == "__init__":
         refuse(
             "SP326",
-            f"the constructor of `{method.owner.__name__}` has parameters before `/`, and a page passes them by name",
+            f"the constructor of `{method.owner.__name__}` has parameters before `/`, and a page "
+            "passes them by name",
             facts.sources.span(method.node, method.owner),
             help="leave the `/` out",
         )
     if not params or params[0].name.value != "self":
         refuse(
             "SP316",
-            f"the first parameter of `{method.owner.__name__}.{method.node.name.value}` is not `self`",
+            f"the first parameter of `{method.owner.__name__}.{method.node.name.value}` is not "
+            "`self`",
             facts.sources.span(method.node, method.owner) or span_of_class(method.owner),
             help="call it self: the compiler finds the attributes of a class by that name",
         )

@@ -93,7 +93,9 @@ class SourceFile:
         return found
 
     def span(self, node: cst.CSTNode) -> Span | None:
-        """The line that a node stands in, for a diagnostic: that of its first part where it was rebuilt."""
+        """The line that a node stands in, for a diagnostic: that of its first part where it was
+        rebuilt.
+        """
         for item in tree.walk(node):
             line = self._lines.get(id(item))
             if line is not None:
@@ -112,7 +114,7 @@ def _statements(node: ast.AST) -> list[ast.stmt]:
 
 
 def _outside_strings(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Every node but those inside f-strings, whose positions `ast` gets wrong before Python 3.12."""
+    """Every node but those in f-strings, whose positions `ast` gets wrong before Python 3.12."""
     out: list[cst.CSTNode] = []
     stack = [node]
     while stack:
@@ -209,9 +211,11 @@ _LIBRARIES = tuple(
 
 @functools.cache
 def is_foldable_module(name: str) -> bool:
-    """Whether the classes of this module are written out on the page: the user's own and specc.templates'.
+    """Whether the classes of this module are written out on the page: the user's own and
+    specc.templates'.
 
-    torch, specc.runtime, the standard library and what is installed are imported by the page instead.
+    torch, specc.runtime, the standard library and what is installed are imported by the page
+    instead.
     """
     root = name.partition(".")[0]
     if name.startswith("specc."):

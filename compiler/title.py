@@ -1,4 +1,6 @@
-"""Title: the first lines of a page, derived from what was folded: what the model is, as a list of facts."""
+"""Title: the first lines of a page, derived from what was folded: what the model is, as a list of
+facts.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def title_and_facts(
     page_config: PageConfig,
     body: str,
 ) -> tuple[str, list[str]]:
-    """One sentence with the sizes, and a line for each notable choice that the page's text went by."""
+    """One sentence with the sizes, and a line for each choice that the text went by."""
     root = facts.recording.root
     count = _count(root)
     ours = type(root).__module__.startswith("specc.templates")

@@ -15,11 +15,14 @@ import libcst as cst
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 
-_NOT_CODE = frozenset(
-    "leading_lines lines_after_decorators header footer lpar rpar comma semicolon indent equal colon dot "
-    "operator lbracket rbracket lbrace rbrace asynchronous encoding default_indent default_newline "
-    "has_trailing_newline star_etc".split()
-)
+# fmt: off
+_NOT_CODE = frozenset({
+    "leading_lines", "lines_after_decorators", "header", "footer", "lpar", "rpar", "comma",
+    "semicolon", "indent", "equal", "colon", "dot", "operator", "lbracket", "rbracket",
+    "lbrace", "rbrace", "asynchronous", "encoding", "default_indent", "default_newline",
+    "has_trailing_newline", "star_etc",
+})
+# fmt: on
 # libcst's order of fields where it is not the order of the source.
 _SOURCE_ORDER: dict[type[cst.CSTNode], tuple[str, ...]] = {
     cst.IfExp: ("body", "test", "orelse"),
@@ -28,7 +31,8 @@ _SOURCE_ORDER: dict[type[cst.CSTNode], tuple[str, ...]] = {
     cst.Arg: ("keyword", "value"),
     cst.Parameters: ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
     cst.Comparison: ("left", "comparisons"),
-    # the operators of a comparison and of arithmetic carry no names; `in` and `is` do not matter either
+    # the operators of a comparison and of arithmetic carry no names; `in` and `is` do not matter
+    # either
     cst.ComparisonTarget: ("comparator",),
     cst.AugAssign: ("target", "value"),
 }
@@ -145,9 +149,21 @@ def with_body(node: Node, statements: Sequence[Any]) -> Node:
 
 
 ATOMS = (
-    cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float, cst.SimpleString,
-    cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.FormattedString, cst.ConcatenatedString,
-)  # fmt: skip
+    cst.Name,
+    cst.Attribute,
+    cst.Call,
+    cst.Subscript,
+    cst.Integer,
+    cst.Float,
+    cst.SimpleString,
+    cst.List,
+    cst.Tuple,
+    cst.Dict,
+    cst.Set,
+    cst.ListComp,
+    cst.FormattedString,
+    cst.ConcatenatedString,
+)
 
 
 def in_place_of(old: cst.BaseExpression, new: cst.BaseExpression) -> cst.BaseExpression:
@@ -193,7 +209,9 @@ def docstring_of(statements: Sequence[Any]) -> cst.SimpleString | None:
 
 
 def stored_names(node: cst.CSTNode) -> set[str]:
-    """Every local name that the code under `node` binds or deletes (nested functions: their names alone)."""
+    """Every local name that the code under `node` binds or deletes (nested functions: their names
+    alone).
+    """
     names: set[str] = set()
     for item in own(node):
         if isinstance(item, (cst.FunctionDef, cst.ClassDef)):
@@ -283,9 +301,7 @@ def walk_loads(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while stack:
         top = stack.pop()
         yield top
-        if isinstance(top, cst.Attribute):
-            stack.append(top.value)
-        elif isinstance(top, cst.Arg):
+        if isinstance(top, (cst.Attribute, cst.Arg)):
             stack.append(top.value)
         elif isinstance(
             top, (cst.AssignTarget, cst.For, cst.CompFor, cst.AnnAssign, cst.NamedExpr)
@@ -312,12 +328,27 @@ def _loads_in_target(target: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def is_pure(node: cst.CSTNode) -> bool:
-    """Names, attributes, literals, operators, displays of those: may be dropped or moved. Never a call."""
+    """Names, attributes, literals, operators: may be dropped or moved. Never a call."""
     allowed = (
-        cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.SimpleString, cst.BinaryOperation, cst.UnaryOperation,
-        cst.BooleanOperation, cst.Comparison, cst.ComparisonTarget, cst.IfExp, cst.Tuple, cst.List, cst.Element,
-        cst.BaseUnaryOp, cst.BaseBinaryOp, cst.BaseBooleanOp, cst.BaseCompOp,
-    )  # fmt: skip
+        cst.Name,
+        cst.Attribute,
+        cst.Integer,
+        cst.Float,
+        cst.SimpleString,
+        cst.BinaryOperation,
+        cst.UnaryOperation,
+        cst.BooleanOperation,
+        cst.Comparison,
+        cst.ComparisonTarget,
+        cst.IfExp,
+        cst.Tuple,
+        cst.List,
+        cst.Element,
+        cst.BaseUnaryOp,
+        cst.BaseBinaryOp,
+        cst.BaseBooleanOp,
+        cst.BaseCompOp,
+    )
     return all(isinstance(item, allowed) or _is_child_spec(item) for item in walk(node))
 
 

@@ -59,7 +59,9 @@ def plain_name(arg: cst.Arg) -> str:
 
 
 def shaped_for_all(call: cst.Call, residuals: dict[Kind, Residual], facts: Facts) -> cst.Call:
-    """The final form of a pattern's call: by position as far as all its classes agree, else by name."""
+    """The final form of a pattern's call: by position as far as all its classes agree, else by
+    name.
+    """
     passed = {plain_name(a): a for a in call.args}
     orders = [
         [p.name.value for p in residuals[k].parameters()]

@@ -82,21 +82,20 @@ def common(values: Sequence[Any]) -> Any:
     and their presence is asked of them.
     """
     first = values[0]
+    alike = all(type(v) is type(first) for v in values)
     if isinstance(first, nn.Module):
-        if all(type(v) is type(first) for v in values):
-            return first
+        known = alike
     elif first is None or isinstance(first, (type, ModuleType)) or callable(first):
-        if all(v is first for v in values):
-            return first
+        known = all(v is first for v in values)
     elif isinstance(first, tuple):
-        if all(type(v) is type(first) and len(v) == len(first) for v in values):
-            parts = [common(column) for column in zip(*values, strict=True)]
-            if all(_immutable(p) for p in parts):
-                return first
-    elif _immutable(first) or is_config(first) or is_spec(first):
-        if all(type(v) is type(first) and (v is first or v == first) for v in values):
-            return first
-    raise Unknown
+        known = alike and all(len(v) == len(first) for v in values)
+        known = known and all(_immutable(common(part)) for part in zip(*values, strict=True))
+    else:
+        known = _immutable(first) or is_config(first) or is_spec(first)
+        known = known and alike and all(v is first or v == first for v in values)
+    if not known:
+        raise Unknown
+    return first
 
 
 def _immutable(thing: Any) -> bool:
@@ -209,7 +208,8 @@ def _name(node: cst.Name, scope: Scope) -> Value:
         return known
     if node.value in scope.globals:
         thing = scope.globals[node.value]
-        # Module-level flags may depend on the machine; only classes, functions and modules are facts.
+        # Module-level flags may depend on the machine; only classes, functions and modules are
+        # facts.
         if isinstance(thing, (type, ModuleType)) or callable(thing):
             return Value(thing)
         raise Unknown
@@ -283,7 +283,7 @@ def _asks_the_config_alone(function: Any) -> bool:
 
 
 def _global_names(code: CodeType) -> set[str]:
-    """The globals that a function reads (attribute names and the names of its locals are others)."""
+    """The globals that a function reads; attributes and locals are others."""
     names = {
         i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
@@ -346,7 +346,9 @@ def _comparison(node: cst.Comparison, scope: Scope) -> Value:
 
 
 def _is_one_of_a_kind(thing: Any) -> bool:
-    """Whether `is` asks the same as `==`: None, a boolean, a class, a function, a member of an enum."""
+    """Whether `is` asks the same as `==`: None, a boolean, a class, a function, a member of an
+    enum.
+    """
     return thing is None or isinstance(thing, (bool, type, Enum, ModuleType)) or callable(thing)
 
 
@@ -465,7 +467,7 @@ _HANDLERS: dict[type[cst.BaseExpression], Callable[[Any, Scope], Value]] = {
 
 
 def is_literal(thing: Any) -> bool:
-    """Whether `literal` can write it: a member of an enum that is also a string is no string here."""
+    """Whether `literal` can write it: an enum's member that is a string too is none here."""
     if isinstance(thing, tuple):
         return type(thing) is tuple and all(is_literal(part) for part in thing)
     return thing is None or type(thing) in (bool, int, float, str)
