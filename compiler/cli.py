@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def main(arguments: list[str] | None = None) -> None:
 
         click.echo(report(error), err=True)
         sys.exit(2)
+
+
+def _collect_rarely() -> None:
+    """Importing torch and building trees makes much and frees little: half a second of a compile
+    would go into looking for garbage."""
+    gc.set_threshold(200_000, 50, 50)
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -64,6 +71,7 @@ def compile_command(
     SPEC is FILE.py, FILE.py:NAME, FILE.yaml or package.module:NAME. NAME may be left out where the
     file has one spec that no other refers to.
     """
+    _collect_rarely()
     from .diagnostics import render, shown_path
     from .generate import generate
     from .target import parse_target

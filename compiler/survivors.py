@@ -6,6 +6,7 @@ read well on the page and be wrong, or would not run.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import libcst as cst
@@ -106,11 +107,9 @@ def refuse_words(text: str) -> None:
 
     An author's words in comments and strings are his own.
     """
-    for node in tree.walk(cst.parse_module(text)):
-        word = node.value if isinstance(node, cst.Name) else ""
-        if isinstance(node, cst.Attribute):
-            word = node.attr.value
-        if word in SPEC_WORDS:
+    for node in ast.walk(ast.parse(text)):
+        words = {getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname")}
+        for word in sorted(w for w in words if isinstance(w, str) and w in SPEC_WORDS):
             lines = [
                 line.strip()
                 for line in text.splitlines()

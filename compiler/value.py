@@ -272,7 +272,7 @@ def _asks_the_config_alone(function: Any) -> bool:
     code = getattr(function, "__code__", None)
     if code is None:
         return False
-    for name in _global_names(code):
+    for name in _global_names(code, function.__globals__):
         thing = function.__globals__.get(name, getattr(builtins, name, None))
         if isinstance(thing, type) or thing in (math, *_PURE) or thing is None:
             continue
@@ -282,13 +282,15 @@ def _asks_the_config_alone(function: Any) -> bool:
     return True
 
 
-def _global_names(code: CodeType) -> set[str]:
+def _global_names(code: CodeType, module: Mapping[str, Any]) -> set[str]:
     """The globals that a function reads; attributes and locals are others."""
-    names = {
-        i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
+    names: set[str] = set()
+    # `co_names` has the attributes too; telling them apart takes long, and most code has no global.
+    if any(n in module or hasattr(builtins, n) for n in code.co_names):
+        loads = ("LOAD_GLOBAL", "LOAD_NAME")
+        names = {i.argval for i in dis.get_instructions(code) if i.opname in loads}
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return names | {n for c in inner for n in _global_names(c)}
+    return names | {n for c in inner for n in _global_names(c, module)}
 
 
 class _Traced:
