@@ -209,7 +209,6 @@ _LIBRARIES = tuple(
 )
 
 
-@functools.cache
 def is_foldable_module(name: str) -> bool:
     """Whether the classes of this module are written out on the page: the user's own and
     specc.templates'.
@@ -217,14 +216,19 @@ def is_foldable_module(name: str) -> bool:
     torch, specc.runtime, the standard library and what is installed are imported by the page
     instead.
     """
-    root = name.partition(".")[0]
     if name.startswith("specc."):
         return name.startswith("specc.templates")
-    if root in ("torch", "builtins") or root in sys.stdlib_module_names:
-        return name == "__main__"
+    if name.partition(".")[0] in ("torch", "builtins"):
+        return False
+    # By its file, not by its name: a user may call a file `code.py`, and load another of that name.
     module: ModuleType | None = sys.modules.get(name)
     path = getattr(module, "__file__", None)
-    return path is not None and not str(Path(path).resolve()).startswith(_LIBRARIES)
+    return path is not None and not _is_installed(path)
+
+
+@functools.cache
+def _is_installed(path: str) -> bool:
+    return str(Path(path).resolve()).startswith(_LIBRARIES)
 
 
 def is_foldable(cls: type) -> bool:

@@ -2,21 +2,22 @@
 
 The loop over the layers runs whole, with every layer's inputs and outputs in the log. Only the
 inside of a layer is left out, where a layer of the same kind, in both models, has run with inputs
-of the same types and shapes. It stands in the log as "layer", with its kind and its inputs; its
-outputs, and its inputs' gradients, are fresh tensors of the form that the first layer's had.
+of the same types and shapes. It stands in the log as "layer", with its kind and those inputs that
+the first one read (a page passes no others on); its outputs, and its inputs' gradients, are fresh
+tensors of the form that the first layer's had.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .op_log import OpLog
+from .op_log import Call, OpLog, Ref, Source
 
 
 class Unseen(Exception):
@@ -86,10 +87,14 @@ def run_once(root: nn.Module, kinds: Mapping[str, int], log: OpLog) -> None:
 
 @dataclasses.dataclass
 class _Outcome:
-    """The form of what a layer returned: a structure with a form in each tensor's place."""
+    """The form of what a layer returned: a structure with a form in each tensor's place.
+
+    `read` says of each input whether any operation of the layer took it.
+    """
 
     structure: Any
     forms: list[_Form]
+    read: list[bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +136,13 @@ class _Once:
         outcome = self.memory.get(key)
         if outcome is not None:
             return self._without_running(outcome, inputs)
-        before = [self.log.source(t) for t in inputs]
+        before, start = [self.log.source(t) for t in inputs], len(self.log.calls)
         output = self.forward(*args, **kwargs)
         if key not in self.memory:
             changed = before != [self.log.source(t) for t in inputs]
-            self.memory[key] = None if changed else _outcome(output, inputs)
+            taken = set(_sources(self.log.calls[start:]))
+            read = [source is None or source in taken for source in before]
+            self.memory[key] = None if changed else _outcome(output, inputs, read)
         return output
 
     def _without_running(self, outcome: _Outcome, inputs: list[Tensor]) -> Any:
@@ -155,7 +162,8 @@ class _Layer(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         with once.log.silenced():
             outputs = tuple(form.fresh() for form in outcome.forms)
-        once.log.note("layer", (once.kind, once.calls, given[:count]), outputs)
+        read = [t for t, taken in zip(given[:count], outcome.read, strict=True) if taken]
+        once.log.note("layer", (once.kind, once.calls, once.log.distinct(read)), outputs)
         pairs = zip(outputs, outcome.forms, strict=True)
         ctx.mark_non_differentiable(*[t for t, form in pairs if not form.requires_grad])
         return outputs
@@ -173,7 +181,18 @@ class _Layer(torch.autograd.Function):
         return (None, None, None, *found, *[None] * (len(needed) - len(found)))
 
 
-def _outcome(output: Any, inputs: list[Tensor]) -> _Outcome | None:
+def _sources(value: Any) -> Iterator[Source]:
+    """Where the tensors in these calls' arguments come from."""
+    if isinstance(value, Ref):
+        yield value.source
+    elif isinstance(value, Call):
+        yield from _sources(value.args)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _sources(part)
+
+
+def _outcome(output: Any, inputs: list[Tensor], read: list[bool]) -> _Outcome | None:
     """What can stand for the output; None where it shares memory with an input, or is unknown."""
     tensors: list[Tensor] = []
     try:
@@ -184,7 +203,7 @@ def _outcome(output: Any, inputs: list[Tensor]) -> _Outcome | None:
     keys = [t.untyped_storage()._cdata for t in tensors]
     if not tensors or len(set(keys)) < len(keys) or taken & set(keys):
         return None
-    return _Outcome(structure, [_form(t) for t in tensors])
+    return _Outcome(structure, [_form(t) for t in tensors], read)
 
 
 _TENSOR = "a tensor"

@@ -76,6 +76,11 @@ class OpLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Where the tensor's content comes from; None where that was never seen."""
         return self._sources.get(tensor.untyped_storage()._cdata)
 
+    def distinct(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """These tensors, without those that are the same window on the same content again."""
+        found = {self._ref(t): t for t in reversed(list(tensors))}
+        return list(reversed(found.values()))
+
     def note(self, op: str, args: Any, results: Iterable[Tensor] = ()) -> None:
         """Adds an entry that is no ATen call; it counts as the source of its results."""
         written = self._written(args)

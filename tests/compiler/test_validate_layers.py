@@ -9,11 +9,12 @@ import torch
 import validated_models as models
 from torch import Tensor, nn
 
+from specc.compiler.pipeline import compile_spec
 from specc.compiler.validate.build import build_theirs
 from specc.compiler.validate.inputs import make_inputs
 from specc.compiler.validate.layers import kinds
 from specc.compiler.validate.operations import run_on_meta
-from specc.templates import ModuleSpec
+from specc.templates import GPTModel, ModuleSpec, TransformerBlock
 from specc.templates.prepare import prepare
 
 
@@ -33,6 +34,17 @@ def test_each_kind_runs_once_a_phase_and_the_others_are_one_call() -> None:
     assert many["layer's backward"] == 2 * 19
     del few["layer"], many["layer"], few["layer's backward"], many["layer's backward"]
     assert few == many
+
+
+def test_what_a_layer_is_passed_and_does_not_read_is_no_difference() -> None:
+    layer = ModuleSpec(models.DeafLayer)
+    block = ModuleSpec(TransformerBlock, params={"layer_spec": layer})
+    spec = ModuleSpec(
+        GPTModel, params={"config": models.config(num_layers=3)}, submodules={"decoder": block}
+    )
+    compiled = compile_spec(spec)  # the page passes x alone
+    assert not [note for note in compiled.notes if note.code.startswith("SP5")]
+    assert "x = layer(x)" in compiled.body
 
 
 def test_layers_with_and_without_a_window_are_two_kinds() -> None:

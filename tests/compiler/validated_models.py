@@ -199,6 +199,19 @@ class RestlessModel(nn.Module):
         return self.embed(input_ids) * int.from_bytes(os.urandom(3), "big")
 
 
+class DeafLayer(nn.Module):
+    """A user's layer that has no use for positions, which its parent offers."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(
+        self, x: Tensor, positions: Any = None, rotary: Any = None, attention_mask: Any = None
+    ) -> Tensor:
+        return x + self.up(x)
+
+
 def config(**changed: Any) -> TransformerConfig:
     fields: dict[str, Any] = {
         "num_layers": 4,
