@@ -208,12 +208,23 @@ def docstring_of(statements: Sequence[Any]) -> cst.SimpleString | None:
     return None
 
 
+# Asked by their exact types first: libcst's classes are abstract, and slow to ask.
+_STORES = frozenset(
+    {cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.Del, cst.AsName}
+)
+_BINDS = _STORES | frozenset(
+    {cst.FunctionDef, cst.ClassDef, cst.NamedExpr, cst.ImportAlias, cst.MatchAs, cst.MatchStar}
+)
+
+
 def stored_names(node: cst.CSTNode) -> set[str]:
     """Every local name that the code under `node` binds or deletes (nested functions: their names
     alone).
     """
     names: set[str] = set()
     for item in own(node):
+        if type(item) not in _BINDS:
+            continue
         if isinstance(item, (cst.FunctionDef, cst.ClassDef)):
             names.add(item.name.value)
         elif isinstance(item, cst.NamedExpr):
@@ -279,6 +290,8 @@ def stored_attributes(node: cst.CSTNode) -> Iterator[cst.Attribute]:
                 yield from inside(element.value)
 
     for item in walk(node):
+        if type(item) not in _STORES:
+            continue
         if isinstance(item, cst.Assign):
             for each in item.targets:
                 yield from inside(each.target)
@@ -288,11 +301,10 @@ def stored_attributes(node: cst.CSTNode) -> Iterator[cst.Attribute]:
             yield from inside(item.name)
 
 
-def loaded_names(node: cst.CSTNode) -> Iterator[str]:
+@functools.lru_cache(maxsize=1 << 13)
+def loaded_names(node: cst.CSTNode) -> tuple[str, ...]:
     """Every name that is read under `node`: not those stored, attribute names or keywords."""
-    for item in walk_loads(node):
-        if isinstance(item, cst.Name):
-            yield item.value
+    return tuple(item.value for item in walk_loads(node) if type(item) is cst.Name)
 
 
 def walk_loads(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
