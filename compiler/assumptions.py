@@ -1,8 +1,7 @@
 """Assumptions: tests of numbers that decided a page's text, in the terms of its Config.
 
 `if config.hidden_dropout > 0.0` is gone from the page, so the page's Config asserts it: else the
-page
-would lie when somebody changes the number.
+page would lie when somebody changes the number.
 """
 
 from __future__ import annotations

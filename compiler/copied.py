@@ -1,8 +1,7 @@
 """Copied: the user's functions, classes and constants that a page holds as they stand.
 
 A copy is right where the one statement that is copied is all that makes the thing what it is. A
-name
-that is bound twice, filled from elsewhere or replaced is refused.
+name that is bound twice, filled from elsewhere or replaced is refused.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _MUTABLE = (list, dict, set)
 def statement_of(
     name: str, thing: Any, module: ModuleType, file: SourceFile, span: Span | None
 ) -> Statement:
-    """The statement of `module` that makes `name` what it is. Raises CompileError where no "
-    "single one does.
+    """The statement of `module` that makes `name` what it is. Raises CompileError where no single
+    one does.
 
     `span` is the place that reads the name, for the message.
     """

@@ -309,9 +309,8 @@ _PAGE_CONFIG = "_Config0_"
 
 
 def plain_annotations(node: Any, modules: list[ModuleType], facts: Facts) -> Any:
-    """Text whose annotations name what the page has: a config's class is `Config` (by a "
-    "stand-in, as
-    the author may have a `Config` of his own), a class of modules, which the page may call by
+    """Text whose annotations name what the page has: a config's class is `Config` (by a stand-in,
+    as the author may have a `Config` of his own), a class of modules, which the page may call by
     another name, is `nn.Module`."""
 
     def annotation(item: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Shared state: what all instances of a class share, a page's several classes would each have "
-"for itself.
+"""Shared state: what all instances of a class share, its several classes would each have for
+itself.
 
 A class attribute that is stored, a list in the body of a class or in a default: they are one thing
-for
-every instance. Where the page writes the instances as several classes, they would become several.
+for every instance. Where the page writes the instances as several classes, they would become
+several.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def _is_the_class(node: cst.BaseExpression, method: cst.FunctionDef) -> bool:
 
 
 def changes_a_list(flat: Flat) -> cst.CSTNode | None:
-    """The first statement of a class that may change a list which it did not make: one from the "
-    "spec's
-    params is the spec's own, shared by all that it builds."""
+    """The first statement of a class that may change a list which it did not make: one from the
+    spec's params is the spec's own, shared by all that it builds."""
     for method in flat.every_method():
         fresh = _fresh_names(method.node)
         for node in tree.walk(method.node):
