@@ -17,8 +17,8 @@ from . import tree
 
 @dataclass(frozen=True)
 class FreeNames:
-    """`outside` is read where the text itself stands (decorators, defaults, annotations, the body of
-    a class); `inside` by the bodies of its functions, when they run."""
+    """`outside` is read where the text itself stands (decorators, defaults, annotations, the body
+    of a class); `inside` by the bodies of its functions, when they run."""
 
     outside: frozenset[str]
     inside: frozenset[str]
