@@ -116,13 +116,16 @@ class Constructor:
             return span_of_class(self.kind.cls)
         return self._at[1].span(self._at[0])
 
-    def _call(self, builts: list[Built], node: cst.Call, folder: ExpressionFolder) -> cst.Call:
+    def _call(
+        self, builts: list[Built], node: cst.Call, folder: ExpressionFolder
+    ) -> cst.Call | None:
+        """The plain call; None for an imported class called by its name, which stays as it is."""
         self._at = (node, folder)
         built = builts[0]
         kind = self.facts.kinds.of(built.module)
         machinery = _is_machinery(node, folder.scope)
         if kind is None and not machinery:
-            return None  # type: ignore[return-value]  # an imported class called by its name stays
+            return None
         args: list[cst.Arg] = []
         seen: set[str] = set()
         for name, arg in self._named(node, machinery, built, folder):
@@ -217,7 +220,7 @@ class Constructor:
 
     def _make(self, built: Built, kind: Kind | None, args: list[cst.Arg]) -> cst.Call:
         if kind is None:
-            return self.facts.keep(cst.Call(imported(built.cls, self.facts), args))  # type: ignore[return-value]
+            return self.facts.keep(cst.Call(imported(built.cls, self.facts), args))
         if "mesh" in built.arguments or self.parameters.get(kind) is not None:
             args = args + self._gained_by(
                 kind, {a.keyword.value.removeprefix(POSITIONAL) for a in args if a.keyword}

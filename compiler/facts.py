@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import libcst as cst
 from torch import nn
@@ -35,6 +35,8 @@ from .value import (
 )
 
 CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+Expression = TypeVar("Expression", bound=cst.BaseExpression)
 
 
 @dataclass
@@ -236,7 +238,7 @@ class Facts:
             self._stores[flat.cls] = found - later - set(flat.methods)
         return self._stores[flat.cls]
 
-    def keep(self, node: cst.BaseExpression) -> cst.BaseExpression:
+    def keep(self, node: Expression) -> Expression:
         """Remember that folding wrote this expression."""
         self.folded[id(node)] = node
         return node
