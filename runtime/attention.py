@@ -73,7 +73,7 @@ def _attend(
             q, k, v, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=True
         )
         return _plain_gradient(y)
-    blocked = _blocked(positions.ids, causal, window, mask)
+    blocked = _blocked(positions.places, causal, window, mask)
     if mask is None:  # a place sees itself at least
         return _masked(q, k, v, blocked, softcap, sinks, dropout, scale)
     # Kernels disagree on a row that sees nothing (zeros or NaN): it sees all, and is zeroed after.
@@ -167,8 +167,8 @@ def _check(
             f"q {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)} do not fit: they have to "
             f"be [b, s, n, d], [b, s, g, d] and [b, s, g, d] with g dividing n"
         )
-    if positions.ids.shape[0] != s:
-        raise ValueError(f"{positions.ids.shape[0]} positions were given for a sequence of {s}")
+    if positions.places.shape[0] != s:
+        raise ValueError(f"{positions.places.shape[0]} positions were given for a sequence of {s}")
     if window is not None and window < 1:
         raise ValueError(f"window={window} has to be 1 at least: a place sees itself")
     if softcap is not None and softcap <= 0:

@@ -33,7 +33,7 @@ def shard(
     ``reshard_after_forward``: gather a unit again for its backward (ZeRO-3) or keep it (ZeRO-2).
     Raises ValueError where the mesh was not launched over a process group.
     """
-    if mesh.dp_mesh is None:
+    if mesh.fsdp_mesh is None:
         raise ValueError(
             "shard needs a mesh over a process group: Mesh.launch(), not Mesh.single()"
         )
@@ -47,7 +47,7 @@ def shard(
     for group, reshard in [*groups, (model, False)]:
         fully_shard(
             group,
-            mesh=mesh.dp_mesh,
+            mesh=mesh.fsdp_mesh,
             mp_policy=policy,
             reshard_after_forward=reshard,
             ignored_params=scalars,

@@ -49,13 +49,13 @@ class Dropout(nn.Module):
                 "specc.runtime.set_dropout_step(model, seed=..., step=..., first_sequence=...) "
                 "before a training forward, or model.eval() to drop nothing"
             )
-        if positions.local_ids.shape[0] != x.shape[1]:
+        if positions.local_places.shape[0] != x.shape[1]:
             raise ValueError(
-                f"{positions.local_ids.shape[0]} local positions were given for activations of "
+                f"{positions.local_places.shape[0]} local positions were given for activations of "
                 f"{x.shape[1]} places {list(x.shape)}"
             )
         sequences = self.first_sequence + torch.arange(x.shape[0], device=x.device)
-        keep = _keep(self.key, sequences, positions.local_ids, x.shape[2], self.p)
+        keep = _keep(self.key, sequences, positions.local_places, x.shape[2], self.p)
         return torch.where(keep, x * (1 / (1 - self.p)), 0.0)
 
     def extra_repr(self) -> str:

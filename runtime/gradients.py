@@ -41,7 +41,7 @@ def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
         gradient = local_tensor(parameter.grad)
         for axis in axes:
             parts[axis.name, gradient.dtype] += [gradient, count]
-    for axis in (mesh.tp, mesh.dp):
+    for axis in (mesh.tp, mesh.dp_cp):
         for (name, _), tensors in parts.items():
             if name == axis.name:
                 flat = torch.cat([t.reshape(-1) for t in tensors])
@@ -84,7 +84,7 @@ def clip_gradients(model: nn.Module, mesh: Mesh, max_norm: float) -> Tensor:
 def _replicated_axes(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> list[Axis]:
     axes = [mesh.tp] if record.dim is None else []
     if as_sharded(parameter) is None:
-        axes.append(mesh.dp)
+        axes.append(mesh.dp_cp)
     return [axis for axis in axes if axis.size > 1]
 
 
@@ -93,7 +93,7 @@ def _copies(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> int:
     copies = mesh.tp.size if record.dim is None else 1
     sharded = as_sharded(parameter)
     if sharded is None:
-        return copies * mesh.dp.size
+        return copies * mesh.dp_cp.size
     for mesh_dim, placement in enumerate(sharded.placements):
         if placement.is_replicate():
             copies *= sharded.device_mesh.size(mesh_dim)

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 AXES = ("pp", "dp_replicate", "dp_shard", "ep", "cp", "tp")  # outermost first
+CP_COMM_TYPES = ("all_gather", "p2p", "a2a")  # how attention exchanges keys and values over cp
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,17 @@ class Axis:
 class Mesh:
     """How the processes of a run divide the work; handed to every layer that communicates.
 
-    ``dp_shard`` counts the ranks that share the experts' shards too (with ``ep`` and ``cp`` it
-    makes up the axis over which dense parameters are sharded). ``sequence_parallel`` cuts
-    activations between the layers along their positions, over ``tp``. ``dtype`` is what the
-    embedding hands on; weights stay float32 and every layer casts its own to its input's dtype.
-    ``compiled``: the head and the loss run as one region of torch.compile, as the trainer's layers.
+    - ``tp`` cuts each layer, ``sequence_parallel`` also the activations between the layers, along
+      their positions.
+    - ``cp`` cuts the positions everywhere; attention exchanges keys and values by ``cp_comm_type``
+      (Megatron's names): "all_gather" them, send them round a ring ("p2p"), or exchange heads for
+      positions ("a2a").
+    - ``dp_replicate`` x ``dp_shard`` x ``ep`` see different sequences. FSDP cuts dense parameters
+      over ``dp_shard`` x ``ep`` x ``cp`` and keeps ``dp_replicate`` copies of the result.
+
+    ``dtype`` is what the embedding hands on; weights stay float32 and every layer casts its own to
+    its input's dtype. ``compiled``: the head and the loss run as one region of torch.compile, as
+    the trainer's layers.
     """
 
     pp: Axis = Axis("pp")
@@ -56,11 +63,14 @@ class Mesh:
     cp: Axis = Axis("cp")
     tp: Axis = Axis("tp")
     dp: Axis = Axis("dp")  # dp_replicate x dp_shard x ep: ranks that see different sequences
+    dp_cp: Axis = Axis("dp_cp")  # dp x cp: ranks that see different tokens
     sequence_parallel: bool = False
+    cp_comm_type: str = "all_gather"
     dtype: torch.dtype = torch.float32
     compiled: bool = False
     device_mesh: DeviceMesh | None = None
-    dp_mesh: DeviceMesh | None = None  # `dp`, the way FSDP wants it
+    # What fully_shard takes: dp_shard x ep x cp flattened, behind dp_replicate where that is > 1.
+    fsdp_mesh: DeviceMesh | None = None
 
     @staticmethod
     def single(dtype: torch.dtype = torch.float32, *, compiled: bool = False) -> Mesh:
@@ -72,50 +82,74 @@ class Mesh:
         *,
         tp: int = 1,
         dp: int | None = None,
+        dp_replicate: int = 1,
         pp: int = 1,
         cp: int = 1,
         ep: int = 1,
         sequence_parallel: bool = False,
+        cp_comm_type: str = "all_gather",
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
         compiled: bool = False,
     ) -> Mesh:
-        """The mesh over the initialised process group: tp innermost, then dp (what is left).
+        """The mesh over the initialised process group: tp innermost, then cp, then dp.
 
-        Raises ValueError where the degrees do not make up the number of processes, RuntimeError
-        without a process group, NotImplementedError for degrees that no layer supports yet.
+        ``dp`` counts all data-parallel ranks, ``dp_replicate`` x those that share a copy; left out,
+        it is what tp and cp leave.
+        Raises ValueError where the degrees do not make up the number of processes or an option is
+        not known, RuntimeError without a process group, NotImplementedError for degrees that no
+        layer supports yet.
         """
         if not dist.is_initialized():
             raise RuntimeError(
                 "Mesh.launch needs a process group: start with torchrun and call "
                 "torch.distributed.init_process_group, or use Mesh.single() for one process"
             )
-        for name, degree in (("pp", pp), ("cp", cp), ("ep", ep)):
+        for name, degree in (("pp", pp), ("ep", ep)):
             if degree != 1:
                 raise NotImplementedError(
-                    f"{name}={degree} is not supported yet: only tp and dp may be above 1"
+                    f"{name}={degree} is not supported yet: only tp, cp and dp may be above 1"
                 )
-        world = dist.get_world_size()
-        if tp < 1 or world % tp:
+        if cp_comm_type not in CP_COMM_TYPES:
             raise ValueError(
-                f"tp={tp} does not divide the {world} processes; start a multiple of tp"
+                f"cp_comm_type={cp_comm_type!r} is not one of {', '.join(CP_COMM_TYPES)}"
+            )
+        world = dist.get_world_size()
+        inner = tp * cp
+        if min(tp, cp, dp_replicate) < 1 or world % inner:
+            raise ValueError(
+                f"tp={tp} x cp={cp} does not divide the {world} processes; start a multiple of "
+                f"{inner}"
+                if cp > 1
+                else f"tp={tp} does not divide the {world} processes; start a multiple of tp"
             )
         if dp is None:
-            dp = world // tp
-        if dp * tp != world:
-            raise ValueError(f"tp={tp} x dp={dp} is {tp * dp} processes, but {world} were started")
-        sizes = (pp, 1, dp, ep, cp, tp)
+            dp = world // inner
+        if dp * inner != world:
+            over_cp = f" x cp={cp}" if cp > 1 else ""
+            raise ValueError(
+                f"tp={tp}{over_cp} x dp={dp} is {inner * dp} processes, but {world} were started"
+            )
+        if dp % dp_replicate:
+            raise ValueError(f"dp_replicate={dp_replicate} does not divide dp={dp}")
+        sizes = (pp, dp_replicate, dp // dp_replicate, ep, cp, tp)
         device_mesh = init_device_mesh(device, sizes, mesh_dim_names=AXES)
-        dp_mesh = device_mesh["dp_replicate", "dp_shard", "ep"]._flatten("dp")
+        flat = {
+            "dp": device_mesh["dp_replicate", "dp_shard", "ep"]._flatten("dp"),
+            "dp_cp": device_mesh["dp_replicate", "dp_shard", "ep", "cp"]._flatten("dp_cp"),
+            "fsdp": device_mesh["dp_shard", "ep", "cp"]._flatten("fsdp"),
+        }
         return Mesh(
             **{name: _axis(device_mesh[name], name) for name in AXES},
-            dp=_axis(dp_mesh, "dp"),
+            dp=_axis(flat["dp"], "dp"),
+            dp_cp=_axis(flat["dp_cp"], "dp_cp"),
             # One tp rank holds every position, so there is nothing to cut.
             sequence_parallel=sequence_parallel and tp > 1,
+            cp_comm_type=cp_comm_type,
             dtype=dtype,
             compiled=compiled,
             device_mesh=device_mesh,
-            dp_mesh=dp_mesh,
+            fsdp_mesh=flat["fsdp"] if dp_replicate == 1 else device_mesh["dp_replicate", "fsdp"],
         )
 
     @property

@@ -81,6 +81,7 @@ def rotary_tables(
 ) -> tuple[Tensor, Tensor]:
     """cos and sin, each float32 [s, dim], of position * base ** (-2i / dim) for channel pair i.
 
+    Where documents restart the positions they are [b, s, dim].
     Pair i is channels (i, i + dim / 2), or (2i, 2i + 1) where ``interleaved``.
     Raises ValueError where dim is odd.
     """
@@ -89,7 +90,7 @@ def rotary_tables(
     device = positions.ids.device
     exponents = torch.arange(0, dim, 2, dtype=torch.int64, device=device).float() / dim
     frequencies = _scaled(1.0 / base**exponents, scaling, dim, base)
-    angles = torch.outer(positions.ids.float(), frequencies)  # [s, dim / 2]
+    angles = positions.ids.float()[..., None] * frequencies  # [.., s, dim / 2]
     angles = angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
     amplitude = _amplitude(scaling)
     return angles.cos() * amplitude, angles.sin() * amplitude
@@ -102,13 +103,13 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = Fal
     Raises ValueError where the tables are wider than a head or of another length than x.
     """
     dim = cos.shape[-1]
-    if cos.shape[0] != x.shape[1] or dim > x.shape[-1]:
+    if cos.shape[-2] != x.shape[1] or dim > x.shape[-1]:
         raise ValueError(
-            f"rotary tables of {cos.shape[0]} positions x {dim} channels do not fit heads of "
+            f"rotary tables of {cos.shape[-2]} positions x {dim} channels do not fit heads of "
             f"{x.shape[1]} positions x {x.shape[-1]} channels: the positions have to be equal, "
             "the channels no more"
         )
-    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)  # [s, 1, dim]
+    cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)  # [s, 1, dim], or [b, s, 1, dim]
     turned = x[..., :dim].float()
     turned = (turned * cos + _quarter_turn(turned, interleaved) * sin).to(x.dtype)
     if dim == x.shape[-1]:

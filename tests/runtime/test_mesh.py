@@ -39,7 +39,7 @@ def _layout(tp: int) -> tuple[int, ...]:
     assert mesh.rank == dist.get_rank()
     assert mesh.size == dist.get_world_size()
     assert mesh.sequence_parallel == (tp > 1)
-    assert mesh.dp_mesh is not None and mesh.dp_mesh.size() == mesh.dp.size
+    assert mesh.fsdp_mesh is not None and mesh.fsdp_mesh.size() == mesh.dp.size
     assert dist.get_world_size(mesh.tp.group) == mesh.tp.size
     return (mesh.dp.size, mesh.dp.rank, mesh.tp.size, mesh.tp.rank)
 
@@ -55,7 +55,7 @@ def _refusals() -> None:
         Mesh.launch(tp=3)
     with pytest.raises(ValueError, match="tp=1 x dp=3 is 3 processes, but 2 were started"):
         Mesh.launch(tp=1, dp=3)
-    for name in ("pp", "cp", "ep"):
+    for name in ("pp", "ep"):
         with pytest.raises(NotImplementedError, match=f"{name}=2 is not supported yet"):
             Mesh.launch(**{name: 2})
 
