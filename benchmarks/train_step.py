@@ -3,122 +3,113 @@
     python benchmarks/train_step.py generated_examples/llama.py --compile \
         --set num_layers=8 hidden_size=4096 ffn_hidden_size=14336 --batch 2 --length 8192
 
-Prints the median of the measured steps, tokens per second, memory, and (with --profile) the GPU
-time by kind of kernel.
+Prints the median of the measured steps, tokens per second, the peak of memory, and (with --profile)
+where the GPU's time goes, by kind of kernel. Recompute, loss chunks, FSDP and packed documents as
+`specc train` has them.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-import time
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack
 
 import torch
+from kernels import breakdown
+from page_step import DTYPES, add_page, changes_of, take, trainer_of
+from timing import Timing, random_batches, time_steps
+from torch import Tensor
 
-from specc.runtime import Mesh
-from specc.runtime.data import MicroBatch
-from specc.runtime.launch import process_group
-from specc.runtime.page import load_page
-from specc.runtime.trainer import Trainer
+from specc.runtime.recompute import Recompute
+from specc.runtime.trainer import Trainer, Training
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("page", type=Path)
-    parser.add_argument("--set", nargs="*", default=[], metavar="FIELD=NUMBER")
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--warmup", type=int, default=4)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "float32"))
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--profile", action="store_true")
-    options = parser.parse_args()
+    options = parser().parse_args()
+    how = Training(
+        compile=options.compile,
+        zero=options.zero or 3,
+        fsdp=True if options.zero else None,
+        recompute=recompute(options),
+    )
+    with ExitStack() as stack:
+        trainer, config = trainer_of(
+            options.page,
+            changes_of(options.set),
+            stack,
+            how,
+            device=options.device,
+            dtype=options.dtype,
+            loss_chunks=options.loss_chunks,
+            recompute_core_attn=how.recompute.core_attention,
+        )
+        count = options.warmup + options.steps
+        batches = random_batches(config.vocab_size, options.batch, options.length, min(count, 16))
+        starts = documents(options)
 
-    page = load_page(options.page)
-    changes = {k: float(v) if "." in v else int(v) for k, v in (s.split("=") for s in options.set)}
-    config = page.config(changes)
-    dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float32
-    with process_group(options.device):
-        mesh = Mesh.launch(device=options.device, dtype=dtype, compiled=options.compile)
-        trainer = Trainer(page, config, mesh, device=options.device, compile_layers=options.compile)
-        batches = [_batch(options, config, i) for i in range(options.warmup + options.steps)]
-        losses: list[torch.Tensor] = []
-        start = time.perf_counter()
-        for i in range(options.warmup):
-            losses.append(trainer.step(i, 1e-4, [batches[i]])[0])
-        _wait(options.device)
-        warm = time.perf_counter() - start
-        times = []
-        for i in range(options.warmup, len(batches)):
-            begin = time.perf_counter()
-            losses.append(trainer.step(i, 1e-4, [batches[i]])[0])
-            _wait(options.device)
-            times.append(time.perf_counter() - begin)
-        report(options, trainer, statistics.median(times), warm, losses)
+        def step(number: int, ids: Tensor) -> Tensor:
+            return take(trainer, number, ids, starts=starts)
+
+        timing = time_steps(
+            step,
+            batches,
+            warmup=options.warmup,
+            steps=options.steps,
+            running=options.steps,
+            device=options.device,
+        )
+        report(options, trainer, timing)
         if options.profile:
-            profile(trainer, batches[0], losses)
+            print(*breakdown(lambda: step(count, batches[0])).lines(), sep="\n")
 
 
-def report(
-    options: Any, trainer: Trainer, seconds: float, warm: float, losses: list[torch.Tensor]
-) -> None:
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_page(top)
+    top.add_argument("--steps", type=int, default=8)
+    top.add_argument("--warmup", type=int, default=4)
+    top.add_argument("--dtype", default="bf16", choices=tuple(DTYPES))
+    top.add_argument("--compile", action="store_true")
+    top.add_argument("--profile", action="store_true")
+    top.add_argument("--zero", type=int, help="FSDP on the one rank, at this stage of ZeRO")
+    top.add_argument("--recompute", default="none", choices=("none", "selective", "full"))
+    top.add_argument("--recompute-every", type=int, default=1)
+    top.add_argument("--recompute-modules", default="", help="comma-separated")
+    top.add_argument("--loss-chunks", type=int, default=1)
+    top.add_argument("--packed-documents", type=int, help="their length, but for each row's last")
+    return top
+
+
+def report(options: argparse.Namespace, trainer: Trainer, timing: Timing) -> None:
     tokens = options.batch * options.length
     parameters = sum(p.numel() for p in trainer.model.parameters())
-    memory = torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else 0.0
     print(
         f"{options.page.name} torch {torch.__version__} {parameters / 1e9:.2f} B "
         f"{options.batch} x {options.length} {options.dtype} compile {options.compile}: "
-        f"{seconds * 1e3:.1f} ms  {tokens / seconds:,.0f} tokens/s  {memory:.1f} GiB  "
-        f"warm {warm:.0f} s  loss {losses[0].item():.4f} -> {losses[-1].item():.4f}",
+        f"{timing.median * 1e3:.1f} ms  {tokens / timing.median:,.0f} tokens/s  "
+        f"(running {timing.running * 1e3:.1f} ms, {tokens / timing.running:,.0f} tokens/s)  "
+        f"{timing.allocated:.1f} GiB ({timing.reserved:.1f} reserved)  "
+        f"warm {timing.warmup:.0f} s  loss {timing.losses[0]:.4f} -> {timing.losses[-1]:.4f}",
         flush=True,
     )
 
 
-def profile(trainer: Trainer, batch: MicroBatch, losses: list[torch.Tensor]) -> None:
-    """GPU milliseconds of a step by kind of kernel, and the longest kernels."""
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as profiler
-
-    with profiler(activities=[ProfilerActivity.CUDA]) as seen:
-        for i in range(2):
-            losses.append(trainer.step(100 + i, 1e-4, [batch])[0])
-        torch.cuda.synchronize()
-    kinds = {
-        "attention": ("fmha", "flash", "sdpa", "cudnn_generated"),
-        "matrix products": ("gemm", "nvjet", "cutlass", "cublas"),
-        "adam": ("adam",),
-        "norm and clip": ("lpnorm", "multi_tensor", "foreach"),
-        "fused": ("triton",),
-        "copies": ("memcpy", "memset", "copy", "cat", "split"),
-    }
-    sums: dict[str, float] = {}
-    longest: dict[str, float] = {}
-    for event in seen.key_averages():
-        milliseconds = event.self_device_time_total / 2e3
-        name = event.key.lower()
-        kind = next((k for k, words in kinds.items() if any(w in name for w in words)), "other")
-        sums[kind] = sums.get(kind, 0.0) + milliseconds
-        longest[event.key] = milliseconds
-    print({k: round(v, 1) for k, v in sorted(sums.items(), key=lambda item: -item[1])})
-    for name, milliseconds in sorted(longest.items(), key=lambda item: -item[1])[:30]:
-        print(f"{milliseconds:8.2f} ms  {name[:110]}")
+def recompute(options: argparse.Namespace) -> Recompute:
+    modules = options.recompute_modules
+    return Recompute(
+        options.recompute, options.recompute_every, tuple(modules.split(",")) if modules else ()
+    )
 
 
-def _batch(options: Any, config: Any, seed: int) -> MicroBatch:
-    generator = torch.Generator().manual_seed(seed)
-    shape = (options.batch, options.length + 1)
-    ids = torch.randint(config.vocab_size, shape, generator=generator)
-    return MicroBatch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), 0)
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+def documents(options: argparse.Namespace) -> Tensor | None:
+    """The place where each place's document begins, [b, s]; None: one document a row."""
+    if options.packed_documents is None:
+        return None
+    places = torch.arange(options.length)
+    starts = places - places % options.packed_documents
+    return starts.expand(options.batch, -1).contiguous()
 
 
 if __name__ == "__main__":

@@ -135,5 +135,21 @@ def sample_command(arguments: list[str]) -> None:
     sys.exit(sample.main(arguments))
 
 
+@cli.command("tokenize", cls=ProgramCommand)
+def tokenize_command(arguments: list[str]) -> None:
+    """Write text as token files: the same as `python -m specc.runtime.tokenize`."""
+    from specc.runtime import tokenize
+
+    sys.exit(tokenize.main(arguments))
+
+
+@cli.command("verify", cls=ProgramCommand)
+def verify_command(arguments: list[str]) -> None:
+    """Compare a page at many layouts with one process: as `python -m specc.runtime.verify`."""
+    from specc.runtime import verify
+
+    sys.exit(verify.main(arguments))
+
+
 if __name__ == "__main__":
     main()

@@ -47,6 +47,7 @@ class Generated:
             spec=spec_hash(self.target.file, self.overrides),
             library=library_hash(self.target.file, body),
             body=body,
+            authored=self.compiled.authored,
         )
         return header.render() + body
 

@@ -23,7 +23,7 @@ from .facts import Facts
 from .kinds import Kind
 from .residual import Residual
 from .scopes import annotation_names, free_names
-from .source import SourceFile, is_foldable, is_foldable_module
+from .source import SourceFile, is_foldable, is_foldable_module, is_ours
 
 # What the page itself binds, by name; None where it is the page's own.
 RESERVED: dict[str, Any] = {
@@ -43,6 +43,7 @@ class Needs:
 
     imports: dict[str, str] = field(default_factory=dict)
     copied: dict[str, Any] = field(default_factory=dict)  # name -> statement, in the order needed
+    authored: set[str] = field(default_factory=set)  # functions that are copied and not specc's
     future: bool = False  # an annotation relies on `from __future__ import annotations`
     _objects: dict[str, Any] = field(default_factory=lambda: dict(RESERVED))
     _copying: set[str] = field(default_factory=set)  # functions that call each other
@@ -286,6 +287,8 @@ def _copy(
     file = facts.sources.file(str(module.__file__))
     node: Any = statement_of(name, thing, module, file, span)
     needs._copying.add(name)
+    if callable(thing) and not is_ours(module.__name__):
+        needs.authored.add(name)
     node = plain_annotations(node, [module], facts)
     for other in sorted(free_names(node).all):
         if other in (name, _PAGE_CONFIG):

@@ -26,6 +26,7 @@ from .long_comments import lift_long_comments
 from .names import Needs, collect, line_for, need_for_function
 from .page_config import PageConfig
 from .residual import Residual
+from .source import is_ours
 from .survivors import refuse_words
 from .title import title_and_facts
 from .unify import shaped_for_all
@@ -62,8 +63,8 @@ def render(
     page_config: PageConfig,
     facts: Facts,
     loss: str | None,
-) -> str:
-    """The page's text below its header, formatted."""
+) -> tuple[str, tuple[str, ...]]:
+    """The page's text below its header, formatted, and the names on it whose code isn't specc's."""
     needs = collect(residuals, facts, names, set(configs.values()))
     page_config.scan_names(facts.read_by_name)
     for method, owner in page_config.methods():
@@ -100,7 +101,26 @@ def render(
         root_call=root_call,
     )
     refuse_words(text)
-    return black.format_str(text, mode=BLACK)
+    return black.format_str(text, mode=BLACK), _authored(residuals, names, needs)
+
+
+def _authored(
+    residuals: dict[Kind, Residual], names: dict[Kind, str], needs: Needs
+) -> tuple[str, ...]:
+    """Classes and functions on the page that are the author's, and what it imports of others'."""
+    classes = [
+        names[kind]
+        for kind, residual in residuals.items()
+        if not all(is_ours(cls.__module__) for cls in residual.flat.chain)
+    ]
+    known = ("torch", "specc", *sys.stdlib_module_names)
+    imported = [n for n, line in needs.imports.items() if _package(line) not in known]
+    return tuple(dict.fromkeys([*imported, *sorted(needs.authored), *classes]))
+
+
+def _package(line: str) -> str:
+    """The package that an import line names."""
+    return line.split()[1].partition(".")[0]
 
 
 # -------------------------------------------------------------------- final form of calls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -37,6 +37,7 @@ class Compiled:
     notes: tuple[Diagnostic, ...]
     classes: tuple[type, ...]  # those whose source is on the page, for the library's hash
     parameters: int  # how many numbers the model learns
+    authored: tuple[str, ...]  # what on the page is not specc's code, by its name there
 
 
 @without_dynamo()
@@ -59,7 +60,7 @@ def compile_spec(spec: ModuleSpec, *, validate: bool = True) -> Compiled:
             return translate(lambda: construct(other, Mesh.single()), prepared.reads).body
 
         notes = (*notes, *validate_page(prepared.spec, compiled.body, recompile))
-    return Compiled(compiled.body, notes, compiled.classes, compiled.parameters)
+    return replace(compiled, notes=notes)
 
 
 def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset()) -> Compiled:
@@ -82,12 +83,12 @@ def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset(
     refuse_split_state(residuals, facts)
     configs = config_names(facts)
     page_config = finish(residuals, names, configs, facts)
-    body = render(
+    body, authored = render(
         residuals, names, configs, page_config, facts, loss_kind(recording.root, facts.notes)
     )
     refuse_unread(facts)
     classes = {c: None for kind in facts.kinds.kinds for c in facts.flat(kind).chain}
-    return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording))
+    return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording), authored)
 
 
 def _parameters(recording: Recording) -> int:

@@ -216,7 +216,7 @@ def is_foldable_module(name: str) -> bool:
     torch, specc.runtime, the standard library and what is installed are imported by the page
     instead.
     """
-    if name.startswith("specc."):
+    if is_ours(name):
         return name.startswith("specc.templates")
     if name.partition(".")[0] in ("torch", "builtins"):
         return False
@@ -229,6 +229,11 @@ def is_foldable_module(name: str) -> bool:
 @functools.cache
 def _is_installed(path: str) -> bool:
     return str(Path(path).resolve()).startswith(_LIBRARIES)
+
+
+def is_ours(module: str) -> bool:
+    """Whether a module is a part of specc."""
+    return module.startswith("specc.")
 
 
 def is_foldable(cls: type) -> bool:

@@ -1,15 +1,16 @@
-"""Scaled dot-product attention with the options that decoders use."""
+"""Scaled dot-product attention with the options that decoders use, at every layout."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any, cast
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from .draws import apart
+from .attention_blockwise import blockwise
+from .attention_choice import Options, choose
+from .attention_masked import fused, masked
+from .context_parallel import heads_for_places, places_for_heads
+from .draws import common_key
 from .mesh import Mesh
 from .positions import Positions
 
@@ -29,125 +30,143 @@ def attention(
     scale: float | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q k^T * scale) v for this rank's heads: q [b, s, n, d], k, v [b, s, g, d].
+    """softmax(q k^T * scale) v for this rank's heads and places: q [b, s, n, d], k, v [b, s, g, d].
 
-    Query head i attends over key/value head i // (n / g).
+    Query head i attends over key/value head i // (n / g). Where ``positions`` know documents, a
+    place sees its own only.
 
     - ``causal``: a place sees itself and those before it.
     - ``window``: a place sees at most so many places back, itself included.
     - ``softcap``: scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118).
     - ``sinks`` [n]: one more logit per head takes part in the softmax and is dropped (gpt-oss).
-    - ``dropout``: the probability to use now (0.0 in eval), drawn from torch's generator, apart on
-      each tp rank: its heads are its own.
+    - ``dropout``: the probability to use now (0.0 in eval). In one process torch's kernels draw;
+      at tp or cp above 1 one number comes from torch's generator, and each weight's draw is a hash
+      of it and of sequence, head and places: no layout above 1 changes it.
     - ``scale``: 1 / sqrt(d) where None.
     - ``mask``: bool, broadcastable to [b, n, s, s], True where a query may NOT attend a key;
-      it adds to ``causal`` and ``window``.
+      it adds to the rest. Not with cp above 1.
 
-    A place that may attend nothing gets zeros. No collective runs: heads are whole on a rank, and
-    a mesh that cuts the sequence of one attention (cp) is refused when it is made.
+    A place that may attend nothing gets zeros. tp needs no collective: heads are whole on a rank.
+    Over cp a rank holds its zigzag places, and the mesh's ``cp_comm_type`` says what is exchanged;
+    "kv" is k and v in one message, of b * s * g * (d of k + d of v) elements in q's dtype:
+
+    ============  =======================  =========================  ============================
+    cp > 1        all_gather               p2p                        a2a
+    ============  =======================  =========================  ============================
+    forward       all-gather of kv         cp - 1 times kv to the     all-to-all of q and kv,
+                                           next rank                  all-to-all of y
+    backward      all-gather of kv,        cp - 1 times kv, cp times  the same, of the gradients,
+                  reduce-scatter of its    its gradient to the next   y's first
+                  gradient                 rank
+    attends       q [b, s, n, d] to        q [b, s, n, d] to k, v     q [b, s cp, n / cp, d] to
+                  k, v [b, s cp, g, d]     [b, s, g, d], cp times     k, v [b, s cp, g' / cp, d]
+    saved         q, k, v, y of this       the same                   what it attends, its y and
+                  rank, lse [b, n, s]                                 lse (one process's kernels)
+    requires      nothing                  nothing                    cp divides n
+    ============  =======================  =========================  ============================
+
+    lse is the float32 log-sum-exp of a query's scores; g' = lcm(g, cp): k and v are repeated where
+    cp does not divide g. Gradients are summed over cp in the dtype of k. The ring's exchanges run
+    beside the computation; what the mask hides is not computed.
+
+    ``attention_choice`` says which kernel runs. On a GPU scores stay in memory only with softcap,
+    mask, dropout, a window in packed documents under p2p, or another dtype than bf16 and fp16.
+    Under the mesh's ``recompute_core_attn`` all this, exchanges included, runs once more in the
+    backward, and q, k, v are what is saved.
+
     Raises ValueError for shapes that do not fit and options out of range, TypeError for a mask
-    that is not bool.
+    that is not bool, NotImplementedError for a mask with cp above 1.
     """
-    _check(q, k, v, positions, window, softcap, sinks, mask)
-    with nullcontext() if dropout == 0.0 else apart(mesh.tp, q.device):
-        return _attend(q, k, v, positions, causal, window, softcap, sinks, dropout, scale, mask)
+    _check(q, k, v, positions, mesh, window, softcap, sinks, mask)
+    if sinks is not None:
+        # In q's dtype first, as FSDP would hand it over: with and without it is one model.
+        sinks = sinks.to(q.dtype).float()
+    hashed = dropout > 0 and mesh.tp.size * mesh.cp.size > 1
+    key = common_key(q.device) if hashed else None
+    options = Options(
+        causal,
+        window,
+        softcap,
+        dropout,
+        q.shape[-1] ** -0.5 if scale is None else scale,
+        mesh.tp.rank * q.shape[2],
+    )
+    if not mesh.recompute_core_attn:
+        return _attend(q, k, v, sinks, positions, mesh, options, mask, key)
+
+    def again(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
+        return _attend(q, k, v, sinks, positions, mesh, options, mask, key)
+
+    # Only torch's own draws need the generator's state once more.
+    draws = dropout > 0 and not hashed
+    y: Tensor = checkpoint(again, q, k, v, sinks, use_reentrant=False, preserve_rng_state=draws)
+    return y
 
 
 def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    positions: Positions,
-    causal: bool,
-    window: int | None,
-    softcap: float | None,
     sinks: Tensor | None,
-    dropout: float,
-    scale: float | None,
+    positions: Positions,
+    mesh: Mesh,
+    options: Options,
     mask: Tensor | None,
+    key: Tensor | None,
 ) -> Tensor:
-    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [b, n, s, d], [b, g, s, d]
-    if window is None and softcap is None and sinks is None and mask is None:
-        # No mask tensor: the kernels that know causality by themselves (cuDNN, flash) are used.
-        y = F.scaled_dot_product_attention(
-            q, k, v, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=True
-        )
-        return _plain_gradient(y)
-    blocked = _blocked(positions.places, causal, window, mask)
-    if mask is None:  # a place sees itself at least
-        return _masked(q, k, v, blocked, softcap, sinks, dropout, scale)
-    # Kernels disagree on a row that sees nothing (zeros or NaN): it sees all, and is zeroed after.
-    blind = blocked.all(-1, keepdim=True)
-    y = _masked(q, k, v, blocked & ~blind, softcap, sinks, dropout, scale)
-    return y.masked_fill(blind.transpose(1, 2), 0.0)
+    """``attention`` behind its checks, with sinks in float32 and the draws' key."""
+    if mesh.cp.size == 1:
+        return _whole(q, k, v, sinks, positions, mesh, options, mask, key)
+    if mesh.cp_comm_type == "a2a":
+        q, k, v = heads_for_places(q, k, v, mesh.cp)
+        options = options._replace(first_head=options.first_head + mesh.cp.rank * q.shape[2])
+        if sinks is not None:
+            sinks = sinks.chunk(mesh.cp.size)[mesh.cp.rank]
+        places = torch.arange(q.shape[1], device=q.device)
+        every = Positions(places, places, positions.starts, positions.documents)
+        return places_for_heads(_whole(q, k, v, sinks, every, mesh, options, None, key), mesh.cp)
+    comm = mesh.cp_comm_type
+    documents = positions.starts is not None
+    kernel = choose(
+        q.device,
+        q.dtype,
+        q.shape[-1],
+        options,
+        value_dim=v.shape[-1],
+        documents=documents,
+        comm=comm,
+    )
+    return blockwise(q, k, v, sinks, positions, options, key, kernel, comm, mesh.cp)
 
 
-def _masked(
+def _whole(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    blocked: Tensor,
-    softcap: float | None,
     sinks: Tensor | None,
-    dropout: float,
-    scale: float | None,
+    positions: Positions,
+    mesh: Mesh,
+    options: Options,
+    mask: Tensor | None,
+    key: Tensor | None,
 ) -> Tensor:
-    """q [b, n, s, d], k, v [b, g, s, d], blocked [1 or b, 1 or n, s, s] -> [b, s, n, d]."""
-    if softcap is None and sinks is None:
-        y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=~blocked, dropout_p=dropout, scale=scale, enable_gqa=True
-        )
-        return _plain_gradient(y)
-    heads, length, head_dim = q.shape[1:]
-    # The query heads of one key/value head follow each other: one product serves them all.
-    q = q.reshape(q.shape[0], k.shape[1], -1, head_dim)  # [b, g, n / g * s, d]
-    scores = (q @ k.transpose(-1, -2)).view(-1, heads, length, length).float()
-    scores = scores * (head_dim**-0.5 if scale is None else scale)
-    if softcap is not None:
-        scores = softcap * (scores / softcap).tanh()
-    # Finite, so that no gradient can be NaN; exp of it is zero all the same.
-    scores = scores.masked_fill(blocked, torch.finfo(torch.float32).min)
-    weights = F.dropout(scores.softmax(-1), dropout).to(v.dtype)
-    y = (weights.view(q.shape[0], k.shape[1], -1, length) @ v).view(-1, heads, length, v.shape[-1])
-    if sinks is None:
-        return y.transpose(1, 2)
-    # One more column in the softmax multiplies all others by sum exp / (sum exp + exp(sink)).
-    # In q's dtype first, as FSDP would hand it over: with and without it is one model.
-    sinks = sinks.to(q.dtype).float()[:, None, None]
-    kept = (scores.logsumexp(-1, keepdim=True) - sinks).sigmoid()
-    return (y * kept).to(v.dtype).transpose(1, 2)
-
-
-class _PlainGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor) -> Tensor:
-        return y.view_as(y)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return grads[0].contiguous()
-
-
-def _plain_gradient(y: Tensor) -> Tensor:
-    """y [b, n, s, d] as [b, s, n, d], whose gradient reaches the kernel in one layout only.
-
-    torch caches cuDNN's backward by the strides of q, k, v and mask and forgets the gradient's: a
-    second layout in one process silently gives wrong gradients (2.11, seen on an H200). Copies
-    nothing where the gradient is contiguous, as behind a linear layer.
-    """
-    plain = _PlainGradient.apply(y.transpose(1, 2))  # type: ignore[no-untyped-call]
-    return cast(Tensor, plain)
-
-
-def _blocked(ids: Tensor, causal: bool, window: int | None, mask: Tensor | None) -> Tensor:
-    """Bool [1 or b, 1 or n, s, s]: True where the query of a row may not attend a column's key."""
-    back = ids[:, None] - ids[None, :]
-    blocked = back < 0 if causal else torch.zeros_like(back, dtype=torch.bool)
-    if window is not None:
-        blocked = blocked | (back >= window)
-    if mask is not None:
-        blocked = blocked | mask
-    return blocked[(None,) * (4 - blocked.dim())]
+    """Every place of the sequence is here, with some of the heads."""
+    kernel = choose(
+        q.device,
+        q.dtype,
+        q.shape[-1],
+        options,
+        value_dim=v.shape[-1],
+        sinks=sinks is not None,
+        documents=positions.starts is not None,
+        mask=mask is not None,
+        hashed=key is not None,
+    )
+    if kernel == "sdpa":
+        return fused(q, k, v, options)
+    if kernel == "masked":
+        return masked(q, k, v, sinks, positions, options, mask, key)
+    return blockwise(q, k, v, sinks, positions, options, key, kernel, None, mesh.cp)
 
 
 def _check(
@@ -155,6 +174,7 @@ def _check(
     k: Tensor,
     v: Tensor,
     positions: Positions,
+    mesh: Mesh,
     window: int | None,
     softcap: float | None,
     sinks: Tensor | None,
@@ -169,6 +189,17 @@ def _check(
         )
     if positions.places.shape[0] != s:
         raise ValueError(f"{positions.places.shape[0]} positions were given for a sequence of {s}")
+    starts = positions.starts
+    if starts is not None and starts.shape != (b, s * mesh.cp.size):
+        raise ValueError(
+            f"positions.starts has shape {list(starts.shape)}; for q {list(q.shape)} at "
+            f"cp={mesh.cp.size} it has to be {[b, s * mesh.cp.size]}: whole sequences"
+        )
+    if starts is not None and positions.documents is None and q.is_cuda:
+        raise ValueError(
+            "positions have starts and no documents, whose bounds a GPU's kernels read: make them "
+            "with Positions.of(input_ids, mesh, starts)"
+        )
     if window is not None and window < 1:
         raise ValueError(f"window={window} has to be 1 at least: a place sees itself")
     if softcap is not None and softcap <= 0:
@@ -177,6 +208,12 @@ def _check(
         raise ValueError(f"sinks has shape {list(sinks.shape)}, and this rank has {n} heads")
     if mask is None:
         return
+    if mesh.cp.size > 1:
+        raise NotImplementedError(
+            f"a mask tensor says which of a whole sequence's places are barred, and at "
+            f"cp={mesh.cp.size} no rank holds a whole sequence: use causal, window and packed "
+            "documents, which work under every cp_comm_type, or cp=1"
+        )
     if mask.dtype != torch.bool:
         raise TypeError(f"mask is {mask.dtype}; it has to be bool, True where attention is barred")
     fits = mask.dim() <= 4 and all(

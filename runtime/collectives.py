@@ -43,6 +43,12 @@ def start_reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
     )
 
 
+def start_all_to_all(x: Tensor, axis: Axis, received: Sequence[int], sent: Sequence[int]) -> Tensor:
+    """Starts an exchange of rows (no autograd): ``sent[r]`` of dimension 0 go to rank r."""
+    rows = _ops.all_to_all_single(x.contiguous(), list(received), list(sent), axis.group_name)
+    return cast(Tensor, rows)
+
+
 class _AllReduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
@@ -80,16 +86,12 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis, received: list[int], sent: list[int]) -> Tensor:
         ctx.axis, ctx.received, ctx.sent = axis, received, sent
-        return _exchange(x, axis, received, sent)
+        return wait(start_all_to_all(x, axis, received, sent))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        return _exchange(grads[0], ctx.axis, ctx.sent, ctx.received), None, None, None
-
-
-def _exchange(x: Tensor, axis: Axis, received: list[int], sent: list[int]) -> Tensor:
-    started = _ops.all_to_all_single(x.contiguous(), received, sent, axis.group_name)
-    return wait(cast(Tensor, started))
+        dx = wait(start_all_to_all(grads[0], ctx.axis, ctx.sent, ctx.received))
+        return dx, None, None, None
 
 
 def all_reduce(x: Tensor, axis: Axis) -> Tensor:

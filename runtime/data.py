@@ -8,26 +8,33 @@ accumulation ``index // dp``. So the stream, and where a run stands in it, is on
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .data_sources import HeldTokens, Tokens
+from .packing import IGNORED as IGNORED
+from .packing import Packing, start_of_each
+from .permutation import Permutation, number
 from .refusal import Refusal
-from .safetensors import bytes_of
-
-IGNORED = -100  # a label that no loss counts
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one forward pass reads: ``input_ids`` and ``labels`` [b, s] int64, labels shifted."""
+    """What one forward pass reads: ``input_ids`` and ``labels`` [b, s] int64, labels shifted.
+
+    ``starts`` [b, s] int64, None where documents are not kept apart: for each place of the
+    sequence, the place where its document begins (0 for one that began before the sequence). They
+    stay on the CPU, where Positions wants them.
+    """
 
     input_ids: Tensor
     labels: Tensor
     first_sequence: int  # of the step: the same at every layout
+    starts: Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -35,59 +42,103 @@ class MicroBatch:
         return int((self.labels != IGNORED).sum())
 
     def to(self, device: torch.device) -> MicroBatch:
-        return MicroBatch(
-            self.input_ids.to(device, non_blocking=True),
-            self.labels.to(device, non_blocking=True),
-            self.first_sequence,
-        )
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> MicroBatch:
+        """In memory from which a GPU copies while the CPU goes on."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> MicroBatch:
+        return replace(self, input_ids=change(self.input_ids), labels=change(self.labels))
+
+
+class Row(NamedTuple):
+    """One sequence: token ids and labels [s] int64, and ``starts`` as in MicroBatch."""
+
+    ids: Tensor
+    labels: Tensor
+    starts: Tensor | None = None
 
 
 class SequenceSet:
-    """Tokens [n] cut into sequences of ``length`` positions, each position's label in one of them.
+    """Tokens cut into sequences of ``length`` positions, each position's label in one of them.
 
     The last sequence ends with the text: it begins early, so that what it reads is text and not
-    filling, and the labels that the one before it counts are ignored in it.
+    filling, and the labels that the one before it counts are ignored in it. ``begin`` and ``end``:
+    the part of ``tokens`` that is meant. ``bound``, where it is set: token ids from there on, and
+    those below 0, are refused when they are read.
     """
 
-    def __init__(self, tokens: Tensor, length: int) -> None:
-        if len(tokens) < length + 1:
+    def __init__(
+        self,
+        tokens: Tokens | Tensor,
+        length: int,
+        *,
+        begin: int = 0,
+        end: int | None = None,
+        packing: Packing = Packing(),
+    ) -> None:
+        self.tokens: Tokens = HeldTokens(tokens) if isinstance(tokens, Tensor) else tokens
+        self.begin = begin
+        self.end = len(tokens) if end is None else end
+        if self.end - begin < length + 1:
             raise ValueError(
-                f"{len(tokens)} tokens hold no sequence of {length} and its last label"
+                f"{self.end - begin} tokens hold no sequence of {length} and its last label"
             )
-        self.tokens = tokens
         self.length = length
+        self.packing = packing
+        self.bound: int | None = None
 
     def __len__(self) -> int:
-        return -(-(len(self.tokens) - 1) // self.length)
+        return -(-(self.end - self.begin - 1) // self.length)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        """Token ids and labels of sequence ``index``: [length] int64 each."""
+    def __getitem__(self, index: int) -> Row:
         if not 0 <= index < len(self):
             raise IndexError(f"sequence {index} of {len(self)}")
-        wanted = index * self.length
-        begin = min(wanted, len(self.tokens) - 1 - self.length)
-        part = self.tokens[begin : begin + self.length + 1].long()
+        wanted = self.begin + index * self.length
+        begin = min(wanted, self.end - 1 - self.length)
+        part = self.tokens.read(begin, begin + self.length + 1)
+        self._check(part, begin)
         ids, labels = part[:-1], part[1:].clone()
         labels[: wanted - begin] = IGNORED
-        return ids, labels
+        packing = self.packing
+        if not packing.packed:
+            packing.ignore(ids, labels)
+            return Row(ids, labels)
+        starts = self.tokens.document_starts(begin, begin + self.length + 1) - begin
+        packing.ignore(ids, labels, starts)
+        return Row(ids, labels, start_of_each(starts, self.length))
+
+    def _check(self, part: Tensor, begin: int) -> None:
+        if self.bound is None:
+            return
+        least, most = (int(value) for value in part.aminmax())
+        if least < 0 or most >= self.bound:
+            raise Refusal(
+                f"Tokens {begin} to {begin + len(part) - 1} hold token "
+                f"{least if least < 0 else most}, and the vocabulary ends at {self.bound - 1}."
+            )
 
 
 class Stream:
-    """The endless order in which ``count`` sequences are read: ``stream[k]`` is one's index."""
+    """The endless order in which ``count`` sequences are read: ``stream[k]`` is one's index.
 
-    def __init__(self, count: int, seed: int) -> None:
+    ``which``: of the data sets of a blend; each has its own order.
+    """
+
+    def __init__(self, count: int, seed: int, which: int = 0) -> None:
         self.count = count
         self.seed = seed
-        self._epoch = -1
-        self._order = torch.empty(0)
+        self.which = which
+        self._kept = (-1, Permutation(1))  # an epoch and its order, set together: threads may ask
 
     def __getitem__(self, position: int) -> int:
         epoch, place = divmod(position, self.count)
-        if epoch != self._epoch:
-            generator = torch.Generator().manual_seed(_number("epoch", self.seed, epoch))
-            self._order = torch.randperm(self.count, generator=generator)
-            self._epoch = epoch
-        return int(self._order[place])
+        kept, order = self._kept
+        if kept != epoch:
+            order = Permutation(self.count, "epoch", self.seed, self.which, epoch)
+            self._kept = epoch, order
+        return order[place]
 
 
 @dataclass(frozen=True)
@@ -109,62 +160,29 @@ class Layout:
             yield (turn * self.dp + self.dp_rank) * self.micro_batch
 
 
-def training_batches(
-    sequences: SequenceSet, stream: Stream, layout: Layout, position: int
-) -> list[MicroBatch]:
-    """This rank's micro-batches of the step that begins at ``position`` of the stream."""
-    batches = []
-    for first in layout.firsts():
-        rows = [sequences[stream[position + first + i]] for i in range(layout.micro_batch)]
-        batches.append(_stack(rows, first))
-    return batches
+def dealt(row: Callable[[int], Row], layout: Layout, position: int) -> list[MicroBatch]:
+    """This rank's micro-batches of the step that begins at ``position`` of a stream of rows."""
+    return [
+        _stack([row(position + first + i) for i in range(layout.micro_batch)], first)
+        for first in layout.firsts()
+    ]
 
 
-def held_out_batches(sequences: SequenceSet, layout: Layout, count: int) -> Iterator[MicroBatch]:
-    """The first ``count`` sequences, in order, this rank's part of them.
+def in_order(row: Callable[[int], Row], layout: Layout, count: int) -> Iterator[MicroBatch]:
+    """The first ``count`` rows, in order, this rank's part of them.
 
     Every rank gets the same number of micro-batches of the same shape, for they communicate; what
     is missing at the end is filled with sequences whose labels are all ignored.
     """
-    count = min(count, len(sequences))
     for start in range(0, count, layout.micro_batch * layout.dp):
         first = start + layout.dp_rank * layout.micro_batch
         rows = []
         for index in range(first, first + layout.micro_batch):
-            ids, labels = sequences[index if index < count else 0]
-            rows.append((ids, labels if index < count else torch.full_like(labels, IGNORED)))
+            found = row(index if index < count else 0)
+            if index >= count:
+                found = found._replace(labels=torch.full_like(found.labels, IGNORED))
+            rows.append(found)
         yield _stack(rows, first)
-
-
-def split(
-    tokens: Tensor, length: int, valid_fraction: float
-) -> tuple[SequenceSet, SequenceSet | None]:
-    """Training sequences, and held-out ones from the tail of the text (None at fraction 0).
-
-    The tail is at least one sequence long. Raises Refusal where the text is too short.
-    """
-    if not len(tokens):
-        raise Refusal(f"The text has 0 tokens; one sequence takes {length} and the label after it.")
-    need = length + 1
-    tail = max(round(len(tokens) * valid_fraction), need) if valid_fraction > 0 else 0
-    if len(tokens) < need + tail:
-        held_out = f" and {tail} to hold out (--valid-fraction 0 holds out none)" if tail else ""
-        raise Refusal(
-            f"The text has {len(tokens)} tokens, too short for one sequence: --seq-length {length} "
-            f"takes {need} with its last label{held_out}."
-        )
-    cut = len(tokens) - tail
-    return (
-        SequenceSet(tokens[:cut], length),
-        SequenceSet(tokens[cut:], length) if tail else None,
-    )
-
-
-def fingerprint(tokens: Tensor) -> str:
-    """A hash of all tokens: a position in the stream of one text means nothing in another's."""
-    digest = hashlib.sha256(str(tokens.dtype).encode())
-    digest.update(bytes_of(tokens.contiguous()))
-    return digest.hexdigest()[:16]
 
 
 def random_seed(seed: int, step: int, first_sequence: int) -> int:
@@ -172,15 +190,10 @@ def random_seed(seed: int, step: int, first_sequence: int) -> int:
 
     So a resumed run draws what the uninterrupted one drew, and no generator state is saved.
     """
-    return _number("draw", seed, step, first_sequence)
+    return number("draw", seed, step, first_sequence)
 
 
-def _stack(rows: list[tuple[Tensor, Tensor]], first: int) -> MicroBatch:
-    ids, labels = zip(*rows, strict=True)
-    return MicroBatch(torch.stack(ids), torch.stack(labels), first)
-
-
-def _number(*parts: object) -> int:
-    """63 bits that depend on all parts and on nothing else (Python's own hash is salted)."""
-    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+def _stack(rows: list[Row], first: int) -> MicroBatch:
+    ids, labels, starts = zip(*rows, strict=True)
+    packed = None if starts[0] is None else torch.stack(starts)
+    return MicroBatch(torch.stack(ids), torch.stack(labels), first, packed)

@@ -1,4 +1,4 @@
-"""Data parallel by FSDP2: parameters, gradients and optimizer state sharded over dp.
+"""Data parallel by FSDP2: ZeRO-1, 2 and 3, and copies of each (HSDP).
 
 Sums everywhere: each rank's loss is already its share of the global one (divided by the global
 count of tokens), so a gradient is the plain sum over ranks.
@@ -13,63 +13,89 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .mesh import Mesh
+from .sharded_groups import ShardedGroups, sharded_groups
 
-_KEEPS = "_keeps_gathered"
+STAGES = (1, 2, 3)
+_STAGE = "_zero_stage"
 
 
-def shard(
-    model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, reshard_after_forward: bool = True
-) -> None:
+def shard(model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, zero: int = 3) -> None:
     """Shards ``model`` in place: each element of the outermost ``nn.ModuleList``s, then the rest.
+
+    Over ``mesh.fsdp_mesh``: dp_shard x ep x cp, and dp_replicate copies of the result where that is
+    above 1 (HSDP), with any stage. ``zero`` says what is cut: the optimizer's state (1), also the
+    gradients (2), also the parameters (3). With U such elements and M micro-batches a step
+    communicates
+
+    ====  ===========  ===============  ======================  ===================================
+    zero  all-gathers  reduce-scatters  all-reduces (copies)    held whole until the step ends
+    ====  ===========  ===============  ======================  ===================================
+    3     2 U M + 1    (U + 1) M        U + 1                   the rest's parameters
+    2     U + 1        (U + 1) M        U + 1                   all parameters, in ``dtype``
+    1     U + 1        U + 1            U + 1                   and gradients, in float32
+    ====  ===========  ===============  ======================  ===================================
 
     Meant as ``materialize(..., wrap=...)``: it works on a model without memory. Weights are
     gathered in ``dtype``; masters, reductions and optimizer state are float32; inputs are not cast,
     since the layers state the precision. The rest (embedding, final norm, output layer) stays
-    gathered from its forward to its backward, so that the output layer's weight may be used beside
-    its forward. A parameter that is one number (no dimension) has nothing to cut: every rank keeps
-    it in float32, and ``sum_replicated_gradients`` sums its gradient. The gradients of a weight
-    that one backward reaches twice (a tied embedding) add up in ``dtype`` before they are reduced.
+    gathered for the whole step, so that the output layer's weight may be used beside its forward.
+    A parameter that is one number (no dimension) has nothing to cut: every rank keeps it in
+    float32, and ``sum_replicated_gradients`` sums its gradient. The gradients that one backward
+    brings to a tied weight add up in float32, as they would without FSDP.
 
-    ``reshard_after_forward``: gather a unit again for its backward (ZeRO-3) or keep it (ZeRO-2).
-    Raises ValueError where the mesh was not launched over a process group.
+    Every rank has to run every element; a parameter inside it may be without a gradient on some.
+    Raises ValueError where the mesh was not launched over a process group, and for another stage.
     """
     if mesh.fsdp_mesh is None:
         raise ValueError(
             "shard needs a mesh over a process group: Mesh.launch(), not Mesh.single()"
         )
+    if zero not in STAGES:
+        raise ValueError(f"zero={zero} is not a stage of ZeRO; there are 1, 2 and 3")
     policy = MixedPrecisionPolicy(
         param_dtype=None if dtype == torch.float32 else dtype,
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,
     )
     scalars = {p for p in model.parameters() if p.dim() == 0}
-    groups = [(unit, reshard_after_forward) for unit in units(model)]
-    for group, reshard in [*groups, (model, False)]:
+    modules = [*units(model), model]
+    groups = ShardedGroups(model, modules, scalars, alone=mesh.dp_cp.size == 1)
+    for module in modules:
         fully_shard(
-            group,
+            module,
             mesh=mesh.fsdp_mesh,
             mp_policy=policy,
-            reshard_after_forward=reshard,
+            reshard_after_forward=zero == 3 and module is not model,
             ignored_params=scalars,
         )
-    for module in _sharded(model):
+    groups.watch()
+    for sharded in _sharded(model):
         # Both are needed: a factor other than 1 has no sum on gloo, and none is an average.
-        module.set_gradient_divide_factor(1.0)
-        module.set_force_sum_reduction_for_comms(True)
-        cast(nn.Module, module).__dict__[_KEEPS] = not reshard_after_forward
-    model.__dict__[_KEEPS] = True
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)
+    model.__dict__[_STAGE] = zero
 
 
 def accumulate(model: nn.Module, *, last: bool) -> None:
-    """Call before each micro-batch: gradients are communicated in the ``last`` one's backward only.
+    """Call before each micro-batch; ``last`` is the one whose backward ends the step.
 
-    Until then they add up on each rank, whole and in float32, and what stays gathered from forward
-    to backward stays so from one micro-batch to the next. Does nothing to an unsharded model.
+    Gradients add up in float32 from one micro-batch to the next. Under ZeRO-1 they do so whole on
+    each rank and are communicated once, in the ``last``; under ZeRO-2 and 3, which keep them cut,
+    each micro-batch's are reduce-scattered. Copies (HSDP) are summed once, in the ``last``. What
+    stays gathered from forward to backward stays so until the ``last`` is done. Does nothing to an
+    unsharded model.
     """
+    groups = sharded_groups(model)
+    if groups is None:
+        return
+    zero = model.__dict__[_STAGE]
+    groups.reduces = last or zero != 1
     for module in _sharded(model):
-        module.set_requires_gradient_sync(last, recurse=False)
-        module.set_is_last_backward(last)
-        if cast(nn.Module, module).__dict__[_KEEPS]:
+        module.set_requires_gradient_sync(groups.reduces, recurse=False)
+        module.set_requires_all_reduce(last, recurse=False)
+        if zero == 1:
+            module.set_is_last_backward(last)  # before it there is no reduction to wait for
+        if zero != 3 or cast(nn.Module, module) is model:
             module.set_reshard_after_backward(last, recurse=False)
 
 

@@ -13,6 +13,7 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
+from .draws import kept, mix64
 from .mesh import Mesh
 from .positions import Positions
 
@@ -80,28 +81,7 @@ def set_dropout_step(model: nn.Module, *, seed: int, step: int, first_sequence: 
 
 
 def _keep(key: Tensor, sequences: Tensor, positions: Tensor, features: int, p: float) -> Tensor:
-    """Bool [b, t, h]: an element is kept where its hash, an int32, is not among the lowest p."""
-    place = _mix64(_mix64(key ^ sequences)[:, None] ^ positions)[..., None]  # [b, t, 1]
+    """Bool [b, t, h]: which elements stay."""
+    place = mix64(mix64(key ^ sequences)[:, None] ^ positions)[..., None]  # [b, t, 1]
     # In int32 from the start: inductor keeps an arange in 32 bits whatever its dtype says.
-    feature = torch.arange(features, dtype=torch.int32, device=positions.device)
-    feature = feature * _signed(0x9E3779B1, 32)  # [h]
-    # Two rounds of a 32-bit hash (lowbias32 of nullprogram.com/blog/2018/07/31), with one half of
-    # the place's key before each: the work on [b, t, h] is in int32. Its last step, which would
-    # only touch the lower half, is left out: the comparison is decided by the upper.
-    bits = feature ^ (place >> 32).to(torch.int32)
-    bits = (bits ^ ((bits >> 16) & 0xFFFF)) * 0x7FEB352D + ((place << 32) >> 32).to(torch.int32)
-    bits = (bits ^ ((bits >> 15) & 0x1FFFF)) * _signed(0x846CA68B, 32)
-    return bits >= min(round(p * (1 << 32)) - (1 << 31), (1 << 31) - 1)
-
-
-def _mix64(x: Tensor) -> Tensor:
-    """A step of splitmix64 (Steele et al. 2014) on int64, whose products wrap around."""
-    x = x + _signed(0x9E3779B97F4A7C15, 64)
-    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _signed(0xBF58476D1CE4E5B9, 64)
-    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _signed(0x94D049BB133111EB, 64)
-    return x ^ ((x >> 31) & 0x1FFFFFFFF)
-
-
-def _signed(constant: int, bits: int) -> int:
-    """The signed integer with these bits, as torch's integer types are signed."""
-    return constant - (1 << bits) if constant >= 1 << (bits - 1) else constant
+    return kept(place, torch.arange(features, dtype=torch.int32, device=positions.device), p)

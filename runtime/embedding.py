@@ -26,7 +26,8 @@ class VocabParallelEmbedding(nn.Module):
     y              [b, s, h], whole                [b, s / tp, h]
     forward        all-reduce of y                 reduce-scatter of y over positions
     backward       all-reduce of y's gradient      all-gather of y's gradient
-    saved          ids                             ids
+    saved          each id's local row (int64),    the same
+                   and whether it is here (bool)
     =============  ==============================  ==========================================
 
     ``weight`` is [ceil(num_embeddings / tp), h]: where tp does not divide, the last rows are

@@ -6,86 +6,105 @@ global loss is the sum of all ranks' local losses, so each rank's gradient is a 
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .mesh import Axis, Mesh
+from .mesh import Mesh
 from .parameters import ParameterRecord, canonical_parameters, local_tensor
 from .sharded import as_sharded
+from .sharded_groups import sharded_groups
 
 
 @torch.no_grad()
 def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
-    """Sums gradients, in place, over tp for what is replicated over tp, and over dp for what FSDP
-    does not shard: one flat all-reduce for each axis and dtype.
+    """Sums gradients, in place, over tp for what is replicated over tp, and over dp x cp for what
+    FSDP does not reduce: one flat all-reduce for each axis and dtype.
 
     Call it once a step, after the last backward. A parameter without a gradient on this rank counts
-    as zero, since another rank may have one; without one on any rank it stays without.
+    as zero where another rank has one (told by numbers that travel along, one for each parameter);
+    without one on any rank it stays without.
     """
     if mesh.size == 1:
         return
-    parts: dict[tuple[str, torch.dtype], list[Tensor]] = defaultdict(list)
-    absent: list[tuple[nn.Parameter, Tensor]] = []
-    for _, record, parameter in canonical_parameters(model):
-        axes = _replicated_axes(record, parameter, mesh)
-        if not axes or not parameter.requires_grad:
+    axes = [axis for axis in (mesh.tp, mesh.dp_cp) if axis.size > 1]
+    groups = sharded_groups(model)
+    zeros = set() if groups is None else groups.take_zeros()  # they stand for no gradient
+    parts: dict[str, dict[torch.dtype, list[Tensor]]] = {axis.name: {} for axis in axes}
+    trained: list[nn.Parameter] = []
+    present: list[bool] = []
+    for name, record, parameter in canonical_parameters(model):
+        if not parameter.requires_grad:
             continue
-        # Summed along with the gradient: on how many ranks there is one.
-        count = local_tensor(parameter).new_full((1,), 0.0 if parameter.grad is None else 1.0)
+        trained.append(parameter)
+        by_fsdp = as_sharded(parameter) is not None
+        present.append(parameter.grad is not None and name not in zeros)
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-            absent.append((parameter, count))
         gradient = local_tensor(parameter.grad)
         for axis in axes:
-            parts[axis.name, gradient.dtype] += [gradient, count]
-    for axis in (mesh.tp, mesh.dp_cp):
-        for (name, _), tensors in parts.items():
-            if name == axis.name:
-                flat = torch.cat([t.reshape(-1) for t in tensors])
-                dist.all_reduce(flat, group=axis.group)
-                pieces = torch.split_with_sizes(flat, [t.numel() for t in tensors])
-                sums = [piece.view_as(t) for piece, t in zip(pieces, tensors, strict=True)]
-                torch._foreach_copy_(tensors, sums)
-    for parameter, count in absent:
-        if not count.item():
-            parameter.grad = None
+            if not by_fsdp if axis is mesh.dp_cp else record.dim is None:
+                parts[axis.name].setdefault(gradient.dtype, []).append(gradient)
+    if not trained:
+        return
+    # On how many ranks each has a gradient.
+    device = local_tensor(trained[0]).device
+    everywhere = all(present)
+    counts = torch.ones(len(present), device=device)  # a copy from the host would wait for it
+    if not everywhere:
+        counts.copy_(torch.tensor(present))
+    for axis in axes:
+        parts[axis.name].setdefault(torch.float32, []).append(counts)
+        for tensors in parts[axis.name].values():
+            flat = torch.cat([t.reshape(-1) for t in tensors])
+            dist.all_reduce(flat, group=axis.group)
+            pieces = torch.split_with_sizes(flat, [t.numel() for t in tensors])
+            sums = [piece.view_as(t) for piece, t in zip(pieces, tensors, strict=True)]
+            torch._foreach_copy_(tensors, sums)
+    if not everywhere:  # else nothing waits for the device
+        for parameter, count in zip(trained, counts.tolist(), strict=True):
+            if not count:
+                parameter.grad = None
+
+
+@torch.no_grad()
+def gradient_norm(model: nn.Module, mesh: Mesh) -> Tensor:
+    """The joint norm of all gradients, a float32 scalar equal on all ranks.
+
+    Each global gradient counts once, whatever it is cut or replicated over; ties count once. Call
+    it after ``sum_replicated_gradients``; it waits for no device.
+    """
+    by_copies: dict[int, list[Tensor]] = {}
+    for _, record, parameter in canonical_parameters(model):
+        if parameter.grad is not None:
+            copies = _copies(record, parameter, mesh)
+            by_copies.setdefault(copies, []).append(local_tensor(parameter.grad))
+    device = next((g[0].device for g in by_copies.values()), torch.device("cpu"))
+    total = torch.zeros((), dtype=torch.float32, device=device)
+    for copies, gradients in by_copies.items():
+        norms = torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float32))
+        total += norms.square().sum() / copies
+    if mesh.size > 1:
+        dist.all_reduce(total)
+    return total.sqrt()
+
+
+def clip_scale(norm: Tensor, max_norm: float) -> Tensor:
+    """What gradients of this joint norm have to be multiplied by: 1 where it is small enough."""
+    return (max_norm / (norm + 1e-6)).clamp(max=1.0)
 
 
 @torch.no_grad()
 def clip_gradients(model: nn.Module, mesh: Mesh, max_norm: float) -> Tensor:
     """Scales all gradients, in place, so that their joint norm is at most ``max_norm``.
 
-    Returns the joint norm before, a float32 scalar equal on all ranks: each global gradient counted
-    once, whatever it is cut or replicated over; ties once. ``float("inf")`` only measures. Call it
-    after ``sum_replicated_gradients``.
+    Returns the joint norm before (``gradient_norm``). ``float("inf")`` only measures.
     """
-    gradients: list[Tensor] = []
-    copies: list[int] = []
-    for _, record, parameter in canonical_parameters(model):
-        if parameter.grad is not None:
-            gradients.append(local_tensor(parameter.grad))
-            copies.append(_copies(record, parameter, mesh))
-    device = gradients[0].device if gradients else torch.device("cpu")
-    total = torch.zeros((), dtype=torch.float32, device=device)
-    norms = torch._foreach_norm(gradients, 2, dtype=torch.float32) if gradients else ()
-    for norm, count in zip(norms, copies, strict=True):
-        total += norm.square() / count
-    if mesh.size > 1:
-        dist.all_reduce(total)
-    total = total.sqrt()
-    if gradients:
-        torch._foreach_mul_(gradients, (max_norm / (total + 1e-6)).clamp(max=1.0))
-    return total
-
-
-def _replicated_axes(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> list[Axis]:
-    axes = [mesh.tp] if record.dim is None else []
-    if as_sharded(parameter) is None:
-        axes.append(mesh.dp_cp)
-    return [axis for axis in axes if axis.size > 1]
+    norm = gradient_norm(model, mesh)
+    gradients = [local_tensor(p.grad) for p in model.parameters() if p.grad is not None]
+    if gradients and max_norm != float("inf"):
+        torch._foreach_mul_(gradients, clip_scale(norm, max_norm))
+    return norm
 
 
 def _copies(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> int:

@@ -34,6 +34,7 @@ class ColumnParallelLinear(nn.Module):
     saved          x                               x, this rank's positions only
     =============  ==============================  ==========================================
 
+    Beside x the weight is saved: no copy under FSDP or in float32, else (eager) its cast.
     ``gather_output`` adds an all-gather of y (backward: reduce-scatter): y is [b, s, out].
     ``unit``: rows are cut only between units of that many, so that a head stays whole.
     ``pad``: rows need not divide; each rank has ceil(out / tp), the last ones padding of zeros that
@@ -114,6 +115,7 @@ class RowParallelLinear(nn.Module):
     saved          x                               x
     =============  ==============================  ==========================================
 
+    Beside x the weight is saved, as in ``ColumnParallelLinear``.
     ``weight`` is [out, in / tp]; ``bias`` [out] is whole on every rank and added once, after the
     sum. Both float32, cast to x's dtype. They have no storage until ``materialize``.
 

@@ -53,7 +53,9 @@ class Mesh:
 
     ``dtype`` is what the embedding hands on; weights stay float32 and every layer casts its own to
     its input's dtype. ``compiled``: the head and the loss run as one region of torch.compile, as
-    the trainer's layers.
+    the trainer's layers. ``recompute_core_attn``: attention saves its inputs only and runs again in
+    the backward. ``loss_chunks``: the head and the loss work on so many pieces of the tokens, one
+    after the other.
     """
 
     pp: Axis = Axis("pp")
@@ -68,14 +70,31 @@ class Mesh:
     cp_comm_type: str = "all_gather"
     dtype: torch.dtype = torch.float32
     compiled: bool = False
+    recompute_core_attn: bool = False
+    loss_chunks: int = 1
     device_mesh: DeviceMesh | None = None
     # What fully_shard takes: dp_shard x ep x cp flattened, behind dp_replicate where that is > 1.
     fsdp_mesh: DeviceMesh | None = None
 
+    def __post_init__(self) -> None:
+        if self.loss_chunks < 1:
+            raise ValueError(f"loss_chunks={self.loss_chunks} has to be 1 (no chunks) or more")
+
     @staticmethod
-    def single(dtype: torch.dtype = torch.float32, *, compiled: bool = False) -> Mesh:
+    def single(
+        dtype: torch.dtype = torch.float32,
+        *,
+        compiled: bool = False,
+        recompute_core_attn: bool = False,
+        loss_chunks: int = 1,
+    ) -> Mesh:
         """One process, no process group."""
-        return Mesh(dtype=dtype, compiled=compiled)
+        return Mesh(
+            dtype=dtype,
+            compiled=compiled,
+            recompute_core_attn=recompute_core_attn,
+            loss_chunks=loss_chunks,
+        )
 
     @staticmethod
     def launch(
@@ -91,6 +110,8 @@ class Mesh:
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
         compiled: bool = False,
+        recompute_core_attn: bool = False,
+        loss_chunks: int = 1,
     ) -> Mesh:
         """The mesh over the initialised process group: tp innermost, then cp, then dp.
 
@@ -137,8 +158,17 @@ class Mesh:
         flat = {
             "dp": device_mesh["dp_replicate", "dp_shard", "ep"]._flatten("dp"),
             "dp_cp": device_mesh["dp_replicate", "dp_shard", "ep", "cp"]._flatten("dp_cp"),
-            "fsdp": device_mesh["dp_shard", "ep", "cp"]._flatten("fsdp"),
         }
+        fsdp_mesh = device_mesh["dp_shard", "ep", "cp"]._flatten("fsdp")
+        if dp_replicate > 1:
+            # torch deprecates a slice of the root with a flattened dimension in it.
+            both = device_mesh["dp_replicate", "dp_shard", "ep", "cp"].mesh
+            fsdp_mesh = DeviceMesh.from_group(
+                [device_mesh.get_group("dp_replicate"), fsdp_mesh.get_group()],
+                device,
+                both.reshape(dp_replicate, -1),
+                mesh_dim_names=("dp_replicate", "fsdp"),
+            )
         return Mesh(
             **{name: _axis(device_mesh[name], name) for name in AXES},
             dp=_axis(flat["dp"], "dp"),
@@ -148,8 +178,10 @@ class Mesh:
             cp_comm_type=cp_comm_type,
             dtype=dtype,
             compiled=compiled,
+            recompute_core_attn=recompute_core_attn,
+            loss_chunks=loss_chunks,
             device_mesh=device_mesh,
-            fsdp_mesh=flat["fsdp"] if dp_replicate == 1 else device_mesh["dp_replicate", "fsdp"],
+            fsdp_mesh=fsdp_mesh,
         )
 
     @property

@@ -14,6 +14,8 @@ class LayerNorm(nn.Module):
 
     Statistics are computed in float32, the result is in x's dtype. No collective runs: each place
     is whole on a rank. ``zero_centered``: the weight starts at 0 and acts as 1 + weight.
+    Saved on a GPU: x, mean and 1 / deviation in float32; where ``zero_centered``, x and the
+    weight in float32.
     ``weight`` and ``bias`` [hidden_size] are float32, cast to x's dtype. They have no storage until
     ``materialize``.
     """
@@ -48,6 +50,8 @@ class RMSNorm(nn.Module):
 
     The mean is computed in float32, the result is in x's dtype. No collective runs: each place is
     whole on a rank. ``zero_centered``: the weight starts at 0 and acts as 1 + weight (Gemma's).
+    Saved on a GPU: x, and 1 / root in float32; where ``zero_centered``, x and the
+    weight in float32.
     ``weight`` [hidden_size] is float32, cast to x's dtype. It has no storage until ``materialize``.
     """
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import arguments
 from .data import Layout
+from .mesh import CP_COMM_TYPES
 from .optimizer import Schedule
 from .page import Number
+from .recompute import GRANULARITIES, Recompute
 from .refusal import Refusal
 
 
@@ -19,10 +23,13 @@ class Options:
     """What was asked for; a field that is None is chosen when the run knows more."""
 
     page: Path
-    data: Path
+    data: tuple[tuple[float, Path], ...]  # weights and where the data is
     text_field: str = "text"
     tokenizer: Path | None = None
     valid_fraction: float = 0.05
+    packed_documents: bool = False
+    eod: int | None = None
+    eod_mask_loss: bool = False
     changes: dict[str, Number] = field(default_factory=dict)
     seq_length: int | None = None
     steps: int = 200
@@ -37,11 +44,21 @@ class Options:
     clip: float = 1.0
     nproc: int = 1
     tp: int = 1
-    dp: int | None = None
     sequence_parallel: bool = False
+    cp: int = 1
+    cp_comm_type: str = "all_gather"
+    dp: int | None = None
+    dp_replicate: int = 1
+    zero: int = 3
+    no_verify: bool = False
+    timeout: int = 600
     device: str | None = None
     dtype: str | None = None
     compile: bool = False
+    recompute: str = "none"
+    recompute_every: int = 1
+    recompute_modules: tuple[str, ...] = ()
+    loss_chunks: int = 1
     deterministic: bool = False
     seed: int = 0
     log_every: int = 10
@@ -49,6 +66,7 @@ class Options:
     eval_batches: int = 8
     out: Path | None = None
     save_every: int = 0
+    async_save: bool = False
     keep: int = 2
     resume: Path | None = None
     tensorboard: Path | None = None
@@ -72,11 +90,24 @@ class Options:
             self.steps,
         )
 
+    def recomputed(self) -> Recompute:
+        """What is computed again in the backward."""
+        return Recompute(self.recompute, self.recompute_every, self.recompute_modules)
 
-def parse(arguments: Sequence[str]) -> Options:
+
+def parser(prog: str = "specc train") -> argparse.ArgumentParser:
+    """The command line."""
+    return arguments.parser(prog, Options)
+
+
+def parse(given: Sequence[str]) -> Options:
     """Options from a command line. argparse itself ends the program for ``--help`` and mistakes."""
-    values = vars(parser().parse_args(arguments))
-    changes = dict(_change(text) for text in values.pop("set", ()))
+    values = vars(parser().parse_args(given))
+    changes = dict(change(text) for text in values.pop("set", ()))
+    values["data"] = _blend(values["data"])
+    if "recompute_modules" in values:
+        names = values["recompute_modules"].split(",")
+        values["recompute_modules"] = tuple(name.strip() for name in names)
     if "resume" in values and values["resume"] is None:
         if "out" not in values:
             raise Refusal("--resume alone goes on from the run in --out, and 0 folders are given.")
@@ -88,23 +119,75 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def _check(options: Options) -> None:
     least = {
-        "steps": 1, "micro_batch": 1, "nproc": 1, "tp": 1, "dp": 1, "seq_length": 1, "log_every": 1,
-        "keep": 1, "eval_batches": 1, "warmup": 0, "eval_every": 0, "save_every": 0, "lr": 0,
-        "min_lr": 0, "weight_decay": 0, "clip": 0, "valid_fraction": 0,
+        "steps": 1, "micro_batch": 1, "nproc": 1, "tp": 1, "cp": 1, "dp": 1, "dp_replicate": 1,
+        "seq_length": 1, "log_every": 1, "keep": 1, "eval_batches": 1, "warmup": 0, "timeout": 1,
+        "eval_every": 0, "save_every": 0, "lr": 0, "min_lr": 0, "weight_decay": 0, "clip": 0,
+        "valid_fraction": 0, "recompute_every": 1, "loss_chunks": 1, "eod": 0,
     }  # fmt: skip
     for name, bound in least.items():
         value = getattr(options, name)
         if value is not None and value < bound:
-            raise Refusal(f"--{name.replace('_', '-')} {value} is below {bound}.")
+            raise Refusal(f"{_flag(name)} {value} is below {bound}.")
     for name in ("valid_fraction", "beta1", "beta2"):
         value = getattr(options, name)
         if not 0 <= value < 1:
-            raise Refusal(f"--{name.replace('_', '-')} {value} is not in [0, 1).")
-    if options.save_every and options.out is None:
-        raise Refusal(f"--save-every {options.save_every} has 0 folders to save to: give --out.")
+            raise Refusal(f"{_flag(name)} {value} is not in [0, 1).")
+    known: dict[str, tuple[Any, ...]] = {
+        "zero": (1, 2, 3), "cp_comm_type": CP_COMM_TYPES, "recompute": GRANULARITIES
+    }  # fmt: skip
+    for name, those in known.items():
+        value = getattr(options, name)
+        if value not in those:
+            listed = ", ".join(map(str, those))
+            raise Refusal(f"{_flag(name)} {value} is not one of the {len(those)} known: {listed}.")
+    for name in ("save_every", "async_save"):
+        value = getattr(options, name)
+        if value and options.out is None:
+            told = f"{_flag(name)} {value}" if name == "save_every" else _flag(name)
+            raise Refusal(f"{told} has 0 folders to save to: give --out.")
+    if options.recompute_every > 1 and options.recompute == "none":
+        raise Refusal(
+            f"--recompute-every {options.recompute_every} counts layers that are recomputed, and "
+            "--recompute is none: give --recompute full or selective."
+        )
+    if options.recompute_modules and options.recompute != "selective":
+        raise Refusal(
+            f"--recompute-modules {','.join(options.recompute_modules)} names parts of a layer, "
+            f"and --recompute is {options.recompute}: give --recompute selective."
+        )
 
 
-def _change(text: str) -> tuple[str, Number]:
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _blend(given: Sequence[str]) -> tuple[tuple[float, Path], ...]:
+    """Weights and paths from the texts of --data."""
+    parts = [_weighted(text) for text in given]
+    bare = [path for weight, path in parts if weight is None]
+    if bare and len(parts) > 1:
+        raise Refusal(
+            f"--data is given {len(parts)} times, and {len(bare)} of them say no weight, as "
+            f"{bare[0]}: a blend takes WEIGHT:PATH for each."
+        )
+    return tuple((1.0 if weight is None else weight, path) for weight, path in parts)
+
+
+def _weighted(text: str) -> tuple[float | None, Path]:
+    number, colon, path = text.partition(":")
+    try:
+        weight = float(number) if colon else None
+    except ValueError:
+        weight = None  # a colon in a path
+    if weight is None:
+        return None, Path(text)
+    if not 0 < weight < math.inf or not path:
+        raise Refusal(f"--data {text}: a weight above 0 and a path are needed, as in 0.7:PATH.")
+    return weight, Path(path)
+
+
+def change(text: str) -> tuple[str, Number]:
+    """Field and number of a --set. Raises Refusal where it is no such."""
     name, equals, value = text.partition("=")
     for kind in (int, float):
         try:
@@ -115,84 +198,4 @@ def _change(text: str) -> tuple[str, Number]:
     raise Refusal(f"--set {text}: {what}; it takes field=number.")
 
 
-def parser(prog: str = "specc train") -> argparse.ArgumentParser:
-    """The command line; what an option that is not given means stands in its help."""
-    top = argparse.ArgumentParser(
-        prog=prog,
-        description="Train a page on text (`torchrun ... -m specc.runtime.train` does the same).",
-        argument_default=argparse.SUPPRESS,  # Options holds the defaults
-        allow_abbrev=False,
-    )
-    top.add_argument("page", type=Path, metavar="PAGE", help="a file that `specc compile` wrote")
-    for title, options in _GROUPS.items():
-        group = top.add_argument_group(title)
-        for name, (kind, text) in options.items():
-            default = getattr(Options, name.replace("-", "_"), None)
-            settings: dict[str, Any] = {"help": f"{text} ({default})" if default else text}
-            if kind is bool:
-                settings["action"] = "store_true"
-            else:
-                settings |= {"type": kind, "metavar": _METAVAR[kind]}
-            group.add_argument(f"--{name}", **(settings | _SPECIAL.get(name, {})))
-    return top
-
-
-_SPECIAL: dict[str, dict[str, Any]] = {
-    "data": {"required": True},
-    "set": {"action": "append", "metavar": "FIELD=NUMBER"},
-    "resume": {"nargs": "?", "const": None},  # None where the bare flag is given
-}
-
-_METAVAR: dict[Callable[[str], object], str] = {int: "N", float: "X", str: "NAME", Path: "PATH"}
-
-_GROUPS: dict[str, dict[str, tuple[Callable[[str], object], str]]] = {
-    "text": {
-        "data": (Path, "a text file, JSON lines (.jsonl), or a folder of them"),
-        "text-field": (str, "the field of a JSON line that holds the text"),
-        "tokenizer": (Path, "a Hugging Face tokenizers file; bytes are the tokens without one"),
-        "valid-fraction": (float, "the tail of the text that is held out, one sequence at least"),
-    },
-    "model": {
-        "set": (str, "another number in the page's Config; may be given again"),
-        "seq-length": (int, "positions of a sequence; Config.max_position_embeddings if not given"),
-        "seed": (int, "of initial values, order of the text, and dropout"),
-    },
-    "steps": {
-        "steps": (int, "how many"),
-        "micro-batch": (int, "sequences of one forward pass"),
-        "global-batch": (
-            int,
-            "sequences of a step, to which gradients accumulate; --micro-batch x --dp if not given",
-        ),
-        "lr": (float, "the highest learning rate"),
-        "min-lr": (float, "the last one; a tenth of --lr if not given"),
-        "warmup": (int, "steps to reach --lr; a tenth of --steps, at most 100, if not given"),
-        "weight-decay": (float, "of matrices; vectors do not decay"),
-        "beta1": (float, "of AdamW"),
-        "beta2": (float, "of AdamW"),
-        "clip": (float, "the highest norm of all gradients; 0 does not clip"),
-    },
-    "layout": {
-        "nproc": (int, "processes to start here; under torchrun it has started them"),
-        "tp": (int, "processes that share each layer"),
-        "dp": (int, "processes that share the batch; the processes over --tp if not given"),
-        "sequence-parallel": (bool, "share the positions between the layers too, over --tp"),
-        "device": (str, "cpu or cuda; cuda where there is one if not given"),
-        "dtype": (
-            str,
-            "what layers compute in, bf16 or float32; bf16 on cuda, float32 on cpu if not given",
-        ),
-        "compile": (bool, "compile each layer with torch.compile"),
-        "deterministic": (bool, "use deterministic kernels only"),
-    },
-    "reports and checkpoints": {
-        "log-every": (int, "steps between lines"),
-        "eval-every": (int, "steps between held-out losses; 0 for the last step only"),
-        "eval-batches": (int, "batches of --global-batch that a held-out loss reads"),
-        "tensorboard": (Path, "a folder for TensorBoard"),
-        "out": (Path, "a folder for checkpoints; the last step always writes one"),
-        "save-every": (int, "steps between checkpoints"),
-        "keep": (int, "how many checkpoints stay"),
-        "resume": (Path, "go on from a checkpoint; the bare flag means the last one in --out"),
-    },
-}
+_change = change  # until verify.py takes the public name

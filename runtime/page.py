@@ -106,7 +106,8 @@ class Page:
                 wrap=wrap,
             )
         except (ValueError, NotImplementedError, ConstructorError) as error:
-            raise Refusal(f"{self.path} cannot be built with tp {mesh.tp.size}: {error}") from error
+            at = f"tp {mesh.tp.size}" + (f" x cp {mesh.cp.size}" if mesh.cp.size > 1 else "")
+            raise Refusal(f"{self.path} cannot be built with {at}: {error}") from error
         taken = inspect.signature(model.forward).parameters
         any_name = any(p.kind is p.VAR_KEYWORD for p in taken.values())
         missing = [name for name in ("input_ids", "labels") if name not in taken and not any_name]
@@ -116,6 +117,15 @@ class Page:
                 f"no {' and no '.join(missing)}; it is called with input_ids and labels."
             )
         return model
+
+
+def layers_sentence(error: Exception) -> str | None:
+    """What one of our layers said where it raised this error; None where another's code did."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    name = "" if frame is None else str(frame.tb_frame.f_globals.get("__name__"))
+    return str(error) if name.startswith(f"{__package__}.") else None
 
 
 def load_page(path: str | Path) -> Page:

@@ -7,7 +7,7 @@ Parameter's attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -149,34 +149,62 @@ def local_tensor(tensor: Tensor) -> Tensor:
     return tensor.detach() if sharded is None else sharded.to_local().detach()
 
 
-def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalPart:
-    """Where this rank's ``parameter`` lies in the global tensor: explicit offsets.
+@dataclass(frozen=True)
+class Division:
+    """``parts`` equal, rounded up parts along ``dim``, one for each rank of a mesh axis."""
 
-    Two cuts: over tp along ``record.dim``, rounded up; then FSDP's along dimension 0 of what the
-    first left. Padding rows belong to no part, so they reach neither a table nor a checkpoint.
-    """
-    offset = [0] * len(record.shape)
-    extent = list(record.shape)
-    size = list(record.shape)
-    if record.dim is not None:
-        own = axis_cut(record.shape[record.dim], mesh.tp)
-        offset[record.dim], size[record.dim], extent[record.dim] = own.offset, own.size, own.valid
+    dim: int
+    parts: int
+    axis: str
+
+
+def divisions(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> tuple[Division, ...]:
+    """How the global tensor is cut, outermost first: over tp, then by FSDP what tp has left."""
+    found = [] if record.dim is None else [Division(record.dim, mesh.tp.size, "tp")]
     sharded = as_sharded(parameter)
     if sharded is not None:
         from torch.distributed.tensor.placement_types import Shard
 
+        names = sharded.device_mesh.mesh_dim_names or ()
         for mesh_dim, placement in enumerate(sharded.placements):
             if isinstance(placement, Shard):
-                dim = placement.dim
-                part = cut(
-                    size[dim],
-                    sharded.device_mesh.size(mesh_dim),
-                    sharded.device_mesh.get_local_rank(mesh_dim),
-                )
-                offset[dim] += part.offset
-                extent[dim] = max(0, min(part.size, extent[dim] - part.offset))
-                size[dim] = part.valid
+                size = sharded.device_mesh.size(mesh_dim)
+                found.append(Division(placement.dim, size, names[mesh_dim]))
+    return tuple(found)
+
+
+def part_of(shape: tuple[int, ...], cuts: Iterable[tuple[Division, int]]) -> LocalPart:
+    """The part of a global ``shape`` that is left after each division's part of this number.
+
+    The one place where offsets are worked out: initial values, loading and checkpoints use it.
+    Padding rows belong to no part, so they reach neither a table nor a checkpoint.
+    """
+    offset = [0] * len(shape)
+    extent, size = list(shape), list(shape)
+    for division, index in cuts:
+        dim = division.dim
+        own = cut(size[dim], division.parts, index)
+        offset[dim] += own.offset
+        extent[dim] = max(0, min(own.size, extent[dim] - own.offset))
+        # What a later division cuts: tp's part with its padding, as it lies in memory; FSDP keeps
+        # none on the ranks that it leaves short.
+        size[dim] = own.size if division.axis == "tp" else own.valid
     return LocalPart(tuple(offset), tuple(extent))
+
+
+def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalPart:
+    """Where this rank's ``parameter`` lies in the global tensor: explicit offsets."""
+    sharded = as_sharded(parameter)
+    cuts = []
+    for division in divisions(record, parameter, mesh):
+        if division.axis == "tp":
+            index = mesh.tp.rank
+        else:
+            assert sharded is not None
+            names = sharded.device_mesh.mesh_dim_names or ()
+            index = sharded.device_mesh.get_local_rank(names.index(division.axis))
+        cuts.append((division, index))
+    return part_of(record.shape, cuts)
 
 
 @torch.no_grad()

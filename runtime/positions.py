@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .documents import Documents
 from .mesh import Mesh
 
 
@@ -21,6 +23,7 @@ class Positions:
     - ``starts`` [b, s * cp], None where a sequence is one document: for every place of the whole
       sequence, the place at which its document begins. Attention stays inside a document, and
       positions count from its start.
+    - ``documents``: the same bounds in the form that a GPU's kernels read; ``of`` makes them.
 
     Raises ValueError where one of them is not made of integers of these dimensions.
     """
@@ -28,6 +31,7 @@ class Positions:
     places: Tensor
     local_places: Tensor
     starts: Tensor | None = None
+    documents: Documents | None = None
 
     def __post_init__(self) -> None:
         wanted = (("places", self.places, 1), ("local_places", self.local_places, 1))
@@ -54,12 +58,26 @@ class Positions:
 
     @staticmethod
     def of(input_ids: Tensor, mesh: Mesh, starts: Tensor | None = None) -> Positions:
-        """The positions of this rank's tokens [b, s]; ``starts`` as above, on the same device.
+        """The positions of this rank's tokens [b, s].
 
-        Raises ValueError where the sequence cannot be cut as the mesh says.
+        ``starts`` as above, on the CPU, as a loader makes it: the bounds of the documents are
+        read off there, so that no kernel waits for the device, and all goes to the tokens' device.
+        Raises ValueError where the sequence cannot be cut as the mesh says, or ``starts`` is on
+        another device, does not fit or names a start that is none.
         """
-        places = own_places(input_ids.shape[1] * mesh.cp.size, mesh, input_ids.device)
-        return Positions(places, _between_layers(places, mesh), starts)
+        length, device = input_ids.shape[1] * mesh.cp.size, input_ids.device
+        places = own_places(length, mesh, device)
+        local_places = _between_layers(places, mesh)
+        if starts is None:
+            return Positions(places, local_places)
+        if starts.shape != (input_ids.shape[0], length):
+            raise ValueError(
+                f"starts has shape {list(starts.shape)}; for tokens {list(input_ids.shape)} at "
+                f"cp={mesh.cp.size} it has to be [{input_ids.shape[0]}, {length}]: whole sequences"
+            )
+        documents = Documents.of(starts)
+        moved = starts.to(device, non_blocking=True)
+        return Positions(places, local_places, moved, documents.to(device))
 
     @staticmethod
     def of_hidden(x: Tensor, mesh: Mesh) -> Positions:
@@ -68,29 +86,40 @@ class Positions:
         return Positions(places, _between_layers(places, mesh))
 
 
-def own_places(length: int, mesh: Mesh, device: torch.device | str = "cpu") -> Tensor:
-    """The places [length / cp] of a whole sequence that are this rank's.
+class Run(NamedTuple):
+    """Rows [row, row + size) of a tensor hold the places [place, place + size) of the sequence."""
 
-    Under context parallel the sequence is cut into 2 * cp pieces, and rank r holds pieces r and
-    2 * cp - 1 - r: under a causal mask early places see little and late ones much, so each rank
-    has the same work. Raises ValueError where 2 * cp does not divide the length.
+    row: int
+    place: int
+    size: int
+
+
+def zigzag(length: int, cp: int, rank: int) -> tuple[Run, ...]:
+    """The places of a whole sequence that one rank of cp holds, as one or two runs.
+
+    The sequence is cut into 2 * cp pieces, and rank r holds pieces r and 2 * cp - 1 - r: under a
+    causal mask early places see little and late ones much, so each rank has the same work.
+    Raises ValueError where 2 * cp does not divide the length.
     """
-    if mesh.cp.size == 1:
-        return torch.arange(length, device=device)
-    pieces = 2 * mesh.cp.size
+    if cp == 1:
+        return (Run(0, 0, length),)
+    pieces = 2 * cp
     if length % pieces:
         raise ValueError(
-            f"cp={mesh.cp.size} deals a sequence out in {pieces} equal pieces, and {length} "
-            f"positions do not divide; use a multiple of {pieces}"
+            f"cp={cp} deals a sequence out in {pieces} equal pieces, and {length} positions do "
+            f"not divide; use a multiple of {pieces}"
         )
     size = length // pieces
-    first, last = mesh.cp.rank * size, (pieces - 1 - mesh.cp.rank) * size
-    return torch.cat(
-        [
-            torch.arange(first, first + size, device=device),
-            torch.arange(last, last + size, device=device),
-        ]
-    )
+    if rank == cp - 1:  # the two in the middle
+        return (Run(0, rank * size, 2 * size),)
+    return Run(0, rank * size, size), Run(size, (pieces - 1 - rank) * size, size)
+
+
+def own_places(length: int, mesh: Mesh, device: torch.device | str = "cpu") -> Tensor:
+    """The places [length / cp] of a whole sequence that are this rank's: see ``zigzag``."""
+    runs = zigzag(length, mesh.cp.size, mesh.cp.rank)
+    parts = [torch.arange(run.place, run.place + run.size, device=device) for run in runs]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _between_layers(places: Tensor, mesh: Mesh) -> Tensor:

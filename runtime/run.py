@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from . import checkpoint
-from .data import Stream, fingerprint, held_out_batches, split, training_batches
+from . import announce, checkpoint
+from .data import MicroBatch
+from .data_open import open_data
+from .launch import Job, patience
 from .mesh import Mesh
 from .options import Options
 from .page import Page, load_page
-from .parameters import canonical_parameters
+from .prefetch import Prefetch
 from .progress import Clock, Progress, Report
 from .refusal import Refusal
-from .text import read_documents
-from .tokenizer import Tokenizer, load_tokenizer
-from .trainer import Trainer
+from .resume import resumed
+from .trainer import Trainer, Training, takes_documents
 
 
 @dataclass
@@ -34,49 +37,78 @@ class Result:
 
 
 class Run:
-    """Everything that a run needs, checked. Raises Refusal, in a sentence, for bad input."""
+    """Everything that a run needs, checked. Raises Refusal, in a sentence, for bad input.
 
-    def __init__(self, options: Options, mesh: Mesh, device: str = "cpu") -> None:
+    ``mark`` is told where the run is, as it gets on; ``job``: what torchrun runs.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        mesh: Mesh,
+        device: str = "cpu",
+        *,
+        job: Job | None = None,
+        mark: Callable[[str], None] = lambda where: None,
+    ) -> None:
         self.options = options
         self.mesh = mesh
+        self.job = job
+        self._mark = mark
         self.page = load_page(options.page)
         self.config = self.page.config(options.changes)
         self.length = _length(options, self.page, self.config, mesh)
         self.layout = options.layout(mesh.dp.size, mesh.dp.rank)
         self.schedule = options.schedule()
-        self.tokenizer = load_tokenizer(options.tokenizer)
-        tokens = self.tokenizer.encode(read_documents(options.data, options.text_field))
-        self.sequences, self.held_out = split(tokens, self.length, options.valid_fraction)
-        self.text = f"{fingerprint(tokens)} of {len(tokens)} tokens"
-        self.stream = Stream(len(self.sequences), options.seed)
-        self.done, self.position = 0, 0
-        resumed = self._resumed()
-        if resumed:
-            self.done, self.position = resumed[1].step, resumed[1].sequences
-        largest = int(tokens.max())
-        _check_vocabulary(
-            largest, getattr(self.config, "vocab_size", None), self.tokenizer, self.page
+        self.data = open_data(
+            options.data,
+            length=self.length,
+            seed=options.seed,
+            tokenizer=options.tokenizer,
+            text_field=options.text_field,
+            valid_fraction=options.valid_fraction,
+            packed=options.packed_documents,
+            eod=options.eod,
+            eod_mask_loss=options.eod_mask_loss,
         )
+        self.done, self.position = 0, 0
+        found = resumed(options, self.facts(), job)
+        if found:
+            self.done, self.position = found[1].step, found[1].sequences
+        vocabulary = getattr(self.config, "vocab_size", None)
+        self._check_vocabulary(vocabulary)
         self.trainer = Trainer(
             self.page,
             self.config,
             mesh,
+            Training(
+                betas=(options.beta1, options.beta2),
+                weight_decay=options.weight_decay,
+                clip=options.clip,
+                accumulation=self.layout.accumulation,
+                compile=options.compile,
+                zero=options.zero,
+                recompute=options.recomputed(),
+            ),
             device=device,
             seed=options.seed,
-            accumulation=self.layout.accumulation,
-            betas=(options.beta1, options.beta2),
-            weight_decay=options.weight_decay,
-            clip=options.clip,
-            compile_layers=options.compile,
+            mark=mark,
         )
         model = self.trainer.model
-        _check_vocabulary(largest, _embedded(model), self.tokenizer, self.page)
-        if resumed:
-            checkpoint.load_model(resumed[0], model, mesh)
-            checkpoint.load_optimizer(
-                resumed[0], model, self.trainer.optimizer, mesh, resumed[1].step
+        if vocabulary is None:
+            self._check_vocabulary(_embedded(model))
+        if options.packed_documents and not takes_documents(model):
+            raise Refusal(
+                f"--packed-documents: forward of {type(model).__name__} in {options.page} takes no "
+                "positions: Positions, which say where documents begin."
             )
         self.result = Result()
+        self.saver = self._saver(options.out) if options.out else None
+        if found:
+            folder, facts = found
+            checkpoint.load_model(folder, model, mesh)
+            checkpoint.load_optimizer(folder, model, self.trainer.optimizer, mesh, facts.step)
+            self.result.saved = folder
         self.progress = Progress(
             options.steps, speaks=mesh.rank == 0, tensorboard=options.tensorboard
         )
@@ -85,35 +117,58 @@ class Run:
     def train(self) -> Result:
         """Take the steps that are left. Raises Refusal where a loss is not finite."""
         options = self.options
-        self.progress.note(self._introduction())
-        if self.held_out and not self.done:
+        for line in announce.lines(self):
+            self.progress.note(line)
+        if self.data.held_out_count and not self.done:
             self.progress.note(f"step 0/{options.steps}  held-out {self._evaluate():.4f}")
+        steps, pin = options.steps - self.done, self.trainer.device.type == "cuda"
+        with Prefetch(
+            self.data, self.layout, position=self.position, steps=steps, pin=pin
+        ) as batches:
+            self._steps(batches)
+        self._finish_saving()
+        self.progress.close()
+        return self.result
+
+    def _steps(self, batches: Iterator[Sequence[MicroBatch]]) -> None:
+        options = self.options
         clock = Clock()
         first = self.done + 1
         while self.done < options.steps:
             self.progress.tick(self.done + 1)
-            self._step()
-            evaluate = self.held_out is not None and self._due(options.eval_every)
-            save = options.out is not None and self._due(options.save_every)
+            self._step(next(batches))
+            evaluate = self.data.held_out_count > 0 and self._due(options.eval_every)
+            save = self.saver is not None and self._due(options.save_every)
             if evaluate or save or self.done == first or self._due(options.log_every):
                 self._report(clock, evaluate)
-            if save:
+            if self.done == first and (used := announce.memory(self.trainer)):
+                self.progress.note(used)
+            if save:  # of steps that _report has looked at, all of them
                 self._save()
             if evaluate or save:
                 clock.restart()
-        self.progress.close()
-        return self.result
 
     def facts(self) -> checkpoint.Facts:
         """What a checkpoint written now says of the run."""
         mesh, schedule = self.mesh, self.schedule
+        written_at = {
+            "tp": mesh.tp.size,
+            "sequence_parallel": mesh.sequence_parallel,
+            "cp": mesh.cp.size,
+            "cp_comm_type": mesh.cp_comm_type,
+            "dp": mesh.dp.size,
+            "dp_replicate": mesh.dp_replicate.size,
+            "zero": self.options.zero,
+            "dtype": str(mesh.dtype).removeprefix("torch."),
+            "torch": str(torch.__version__),
+        }
         return checkpoint.Facts(
             page=self.page.body,
             config=self.page.values(self.config),
             seed=self.options.seed,
             seq_length=self.length,
-            tokenizer=f"{self.tokenizer.kind} {self.tokenizer.hash}",
-            text=self.text,
+            tokenizer=self.data.tokenizer_name or "unknown",
+            text=self.data.identity,
             step=self.done,
             sequences=self.position,
             schedule={
@@ -122,17 +177,10 @@ class Run:
                 "warmup": schedule.warmup,
                 "steps": schedule.steps,
             },
-            written_at={
-                "tp": mesh.tp.size,
-                "dp": mesh.dp.size,
-                "sequence_parallel": mesh.sequence_parallel,
-                "dtype": str(mesh.dtype).removeprefix("torch."),
-                "torch": str(torch.__version__),
-            },
+            written_at=written_at | ({"job": self.job.name} if self.job else {}),
         )
 
-    def _step(self) -> None:
-        batches = training_batches(self.sequences, self.stream, self.layout, self.position)
+    def _step(self, batches: Sequence[MicroBatch]) -> None:
         self._window.append(self.trainer.step(self.done, self.schedule(self.done), batches))
         self.position += self.layout.global_batch
         self.done += 1
@@ -166,6 +214,7 @@ class Run:
             zip(losses, torch.stack(norms).tolist(), strict=True), first
         ):
             if not (math.isfinite(loss) and math.isfinite(norm)):
+                self._finish_saving()  # what is being written is of steps that were looked at
                 kept = f"; the last checkpoint is {self.result.saved}" if self.result.saved else ""
                 raise Refusal(
                     f"Step {step} of {self.options.steps} has loss {loss} and gradient norm "
@@ -176,60 +225,54 @@ class Run:
         return list(losses)
 
     def _evaluate(self) -> float:
-        assert self.held_out is not None
         count = self.options.eval_batches * self.layout.global_batch
-        loss = self.trainer.evaluate(held_out_batches(self.held_out, self.layout, count))
+        loss = self.trainer.evaluate(self.data.held_out_batches(self.layout, count))
         self.result.held_out[self.done] = loss
         self.progress.scalars(self.done, held_out_loss=loss)
         return loss
 
+    def _saver(self, folder: Path) -> checkpoint.Saver:
+        return checkpoint.Saver(
+            folder,
+            self.mesh,
+            keep=self.options.keep,
+            asynchronous=self.options.async_save,
+            timeout=timedelta(seconds=patience(self.options.timeout)),
+        )
+
     def _save(self) -> None:
-        assert self.options.out is not None
-        trainer = self.trainer
-        self.result.saved = checkpoint.save(
-            self.options.out,
+        assert self.saver is not None and not self._window
+        self._mark(f"the checkpoint of step {self.done}")
+        tokenizer, trainer = self.data.tokenizer, self.trainer
+        folder = self.saver.save(
             trainer.model,
             trainer.optimizer,
-            self.mesh,
             self.facts(),
-            tokenizer=self.tokenizer.file,
-            keep=self.options.keep,
+            tokenizer=tokenizer.file if tokenizer else None,
         )
-        self.progress.note(f"saved {self.result.saved}")
+        self.progress.note(f"{'saving' if self.options.async_save else 'saved'} {folder}")
+        self.result.saved = self.saver.saved or self.result.saved
 
-    def _resumed(self) -> tuple[Path, checkpoint.Facts] | None:
-        """The checkpoint to go on from, checked against this run."""
-        out, resume = self.options.out, self.options.resume
-        newest = checkpoint.newest_step(out) if out else None
-        if resume is None:
-            if newest is not None:
-                raise Refusal(
-                    f"{out} holds a checkpoint of step {newest} and this run begins at step 0: add "
-                    "--resume, or take another --out."
-                )
-            return None
-        folder = checkpoint.find(resume)
-        facts = checkpoint.read_facts(folder)
-        checkpoint.refuse_another_run(facts, self.facts(), folder)
-        if facts.step >= self.options.steps:
-            raise Refusal(
-                f"{folder} has taken {facts.step} steps, and --steps is {self.options.steps}."
-            )
-        if newest is not None and newest > facts.step:
-            raise Refusal(
-                f"{out} holds a checkpoint of step {newest}, which is beyond the step {facts.step} "
-                f"of {folder}: remove it, or take another --out."
-            )
-        return folder, facts
+    def _finish_saving(self) -> None:
+        if self.saver is None:
+            return
+        self._mark("the last checkpoint")
+        self.saver.finish()
+        if self.saver.saved and self.options.async_save:
+            self.progress.note(f"saved {self.saver.saved}")
+        self.result.saved = self.saver.saved or self.result.saved
 
-    def _introduction(self) -> str:
-        model, mesh, layout = self.trainer.model, self.mesh, self.layout
-        count = sum(math.prod(record.shape) for _, record, _ in canonical_parameters(model))
-        at = f"after step {self.done}" if self.done else "from the start"
-        return (
-            f"{self.page.path.name}: {count:,} parameters, tp {mesh.tp.size} x dp {mesh.dp.size}, "
-            f"{layout.accumulation} x {layout.micro_batch} sequences of {self.length} on each, "
-            f"{len(self.sequences):,} sequences of text, {at}"
+    def _check_vocabulary(self, vocabulary: int | None) -> None:
+        if vocabulary is None:
+            return
+        if self.data.largest < vocabulary:
+            self.data.refuse_from(vocabulary)  # of large files it has seen samples only
+            return
+        tokenizer = self.data.tokenizer
+        known = f" (tokenizer {tokenizer.kind} has {tokenizer.size})" if tokenizer else ""
+        raise Refusal(
+            f"The data has token {self.data.largest}{known}, and {self.page.path} has vocab_size "
+            f"{vocabulary}, so its last is {vocabulary - 1}."
         )
 
 
@@ -245,21 +288,18 @@ def _length(options: Options, page: Page, config: Any, mesh: Mesh) -> int:
             f"--seq-length {length} is longer than the {most} positions of {page.path} "
             "(max_position_embeddings)."
         )
-    if mesh.sequence_parallel and length % mesh.tp.size:
+    pieces = 2 * mesh.cp.size if mesh.cp.size > 1 else 1
+    if length % pieces:
         raise Refusal(
-            f"--sequence-parallel: tp {mesh.tp.size} does not divide --seq-length {length}."
+            f"--cp {mesh.cp.size} deals each sequence out in {pieces} equal pieces, which do not "
+            f"make up --seq-length {length}."
+        )
+    if mesh.sequence_parallel and length // mesh.cp.size % mesh.tp.size:
+        part = "" if mesh.cp.size == 1 else f" / --cp {mesh.cp.size} = {length // mesh.cp.size}"
+        raise Refusal(
+            f"--sequence-parallel: tp {mesh.tp.size} does not divide --seq-length {length}{part}."
         )
     return int(length)
-
-
-def _check_vocabulary(
-    largest: int, vocabulary: int | None, tokenizer: Tokenizer, page: Page
-) -> None:
-    if vocabulary is not None and largest >= vocabulary:
-        raise Refusal(
-            f"The text has token {largest} (tokenizer {tokenizer.kind} has {tokenizer.size}), "
-            f"and {page.path} has vocab_size {vocabulary}, so its last is {vocabulary - 1}."
-        )
 
 
 def _embedded(model: nn.Module) -> int | None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import json
 import math
-import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ DTYPES: dict[str, torch.dtype] = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _LONGEST_HEADER = 100_000_000  # the limit that the format sets
 
 
@@ -50,63 +50,73 @@ class Entry(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def write(path: Path, entries: Mapping[str, Entry], tensors: Iterable[tuple[str, Tensor]]) -> None:
-    """Write ``tensors``, which come one at a time and in the order of ``entries``.
-
-    So a model larger than this process's memory can be written as its tensors are gathered. Raises
-    ValueError where a tensor is not what its entry says, or one is missing.
-    """
-    header: dict[str, Any] = {}
+def header(entries: Mapping[str, Entry], metadata: Mapping[str, str] | None = None) -> bytes:
+    """What stands before the tensors of a file that holds ``entries`` in this order."""
+    values: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
     for name, entry in entries.items():
         begin, end = end, end + entry.nbytes
-        header[name] = {
-            "dtype": _NAMES[entry.dtype],
+        values[name] = {
+            "dtype": NAMES[entry.dtype],
             "shape": list(entry.shape),
             "data_offsets": [begin, end],
         }
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = json.dumps(values, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that the tensors begin aligned
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for (name, entry), (given, tensor) in zip(entries.items(), tensors, strict=True):
-            if (given, tensor.dtype, tuple(tensor.shape)) != (name, *entry):
-                raise ValueError(
-                    f"{given} {tensor.dtype} {tuple(tensor.shape)} came where the header of "
-                    f"{path} has {name} {entry.dtype} {entry.shape}"
-                )
-            if entry.nbytes:
-                whole = tensor.detach().cpu().contiguous()
-                file.write(bytes_of(whole))
-        file.flush()
-        os.fsync(file.fileno())
+    return len(text).to_bytes(8, "little") + text
+
+
+def write(
+    file: BinaryIO,
+    entries: Mapping[str, Entry],
+    tensors: Iterable[tuple[str, Tensor]],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write ``tensors``, which come one at a time and in the order of ``entries``.
+
+    So a part on a GPU is copied to this machine's memory only when its turn comes. Raises
+    ValueError where a tensor is not what its entry says, or one is missing.
+    """
+    file.write(header(entries, metadata))
+    for (name, entry), (given, tensor) in zip(entries.items(), tensors, strict=True):
+        if (given, tensor.dtype, tuple(tensor.shape)) != (name, *entry):
+            raise ValueError(
+                f"{given} {tensor.dtype} {tuple(tensor.shape)} came where the header of "
+                f"{file.name} has {name} {entry.dtype} {entry.shape}"
+            )
+        if entry.nbytes:
+            whole = tensor.detach().cpu().contiguous()
+            file.write(bytes_of(whole))
 
 
 class Reader(Mapping[str, Tensor]):
     """The tensors of a file by name, each read when it is asked for.
 
-    Raises Refusal where the file is cut short or is no safetensors file.
+    ``checksum`` is the CRC-32 of the header. Raises Refusal where the file is cut short or is no
+    safetensors file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries: dict[str, Entry] = {}
+        self.metadata: dict[str, str] = {}
         self._begin: dict[str, int] = {}
-        size = path.stat().st_size
+        self.size = path.stat().st_size
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(_LONGEST_HEADER, size - 8):
+            first = file.read(8)
+            length = int.from_bytes(first, "little")
+            if self.size < 8 or length > min(_LONGEST_HEADER, self.size - 8):
                 raise Refusal(
                     f"{path} is cut short or is no safetensors file: its first 8 bytes promise a "
-                    f"header of {length} bytes, and the file has {size}."
+                    f"header of {length} bytes, and the file has {self.size}."
                 )
             text = file.read(length)
+        self.checksum = zlib.crc32(first + text)
         try:
-            header = json.loads(text)
-            header.pop("__metadata__", None)
+            values = json.loads(text)
+            self.metadata = values.pop("__metadata__", {})
             end = 0
-            for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            for name, entry in sorted(values.items(), key=lambda item: item[1]["data_offsets"]):
                 self.entries[name] = Entry(DTYPES[entry["dtype"]], tuple(entry["shape"]))
                 self._begin[name], stop = entry["data_offsets"]
                 if self._begin[name] != end or stop - end != self.entries[name].nbytes:
@@ -117,22 +127,28 @@ class Reader(Mapping[str, Tensor]):
                 f"{path} is no safetensors file: its header is wrong ({error})."
             ) from None
         self._data = 8 + length
-        if size != self._data + end:
+        if self.size != self._data + end:
             raise Refusal(
-                f"{path} has {size} bytes where its header promises {self._data + end}: it was "
-                "cut short or written over."
+                f"{path} has {self.size} bytes where its header promises {self._data + end}: it "
+                "was cut short or written over."
             )
 
     def __getitem__(self, name: str) -> Tensor:
-        entry = self.entries[name]
-        if not entry.nbytes:
-            return torch.empty(entry.shape, dtype=entry.dtype)
-        buffer = bytearray(entry.nbytes)
+        shape = self.entries[name].shape
+        return self.rows(name, 0, shape[0]) if shape else self.rows(name, 0, 1).reshape(())
+
+    def rows(self, name: str, start: int, count: int) -> Tensor:
+        """Rows ``start`` to ``start + count`` of a tensor (of a number: itself, in one row)."""
+        dtype, shape = self.entries[name]
+        row = math.prod(shape[1:]) * dtype.itemsize
+        if not count * row:
+            return torch.empty((count, *shape[1:]), dtype=dtype)
+        buffer = bytearray(count * row)
         with self.path.open("rb") as file:
-            file.seek(self._data + self._begin[name])
-            if file.readinto(buffer) != entry.nbytes:
+            file.seek(self._data + self._begin[name] + start * row)
+            if file.readinto(buffer) != len(buffer):
                 raise Refusal(f"{self.path} ended while {name} was read: it was cut short.")
-        return torch.frombuffer(buffer, dtype=entry.dtype).reshape(entry.shape)
+        return torch.frombuffer(buffer, dtype=dtype).reshape(count, *shape[1:])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)

@@ -15,7 +15,7 @@ from .launch import choose_device
 from .mesh import Mesh
 from .page import Page, load_page
 from .refusal import Refusal
-from .tokenizer import Tokenizer, load_tokenizer
+from .tokenizer import Tokenizer, encode, load_tokenizer
 from .train import guarded
 
 
@@ -132,7 +132,7 @@ def _main(arguments: Sequence[str]) -> int:
     model, facts, tokenizer = load(
         page, options.checkpoint, tokenizer=options.tokenizer, device=device
     )
-    ids = tokenizer.encode([options.prompt]).tolist()
+    ids = encode(tokenizer, [options.prompt])[0].tolist()
     if not ids:
         raise Refusal("--prompt has 0 tokens; sampling begins after one at least.")
     new = generate(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,20 +16,40 @@ from torch.distributed.fsdp import FSDPModule
 from .data import MicroBatch, random_seed
 from .data_parallel import accumulate, shard, units
 from .dropout import set_dropout_step
-from .gradients import clip_gradients, sum_replicated_gradients
+from .gradients import clip_scale, gradient_norm, sum_replicated_gradients
 from .loss import local_loss
 from .mesh import Mesh
 from .optimizer import adamw, set_rate
-from .page import LOSSES, Page
+from .page import LOSSES, Page, layers_sentence
 from .parameters import parameter_table
+from .positions import Positions, own_places
+from .recompute import Recompute, apply_recompute
 from .refusal import Refusal
 
 
-class Trainer:
-    """One model in training. ``model``, ``optimizer`` and ``mesh`` are there to be read.
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained; none of it changes a loss beyond rounding, save the first row.
 
-    Raises Refusal where the mesh does not divide the model, or the page's LOSS cannot be summed
-    over the data-parallel ranks and micro-batches that are asked for.
+    ``fsdp`` None: where the run needs it. ``zero`` is its stage.
+    """
+
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.1
+    clip: float = 1.0
+    accumulation: int = 1
+    compile: bool = False
+    zero: int = 3
+    fsdp: bool | None = None
+    recompute: Recompute = Recompute()
+
+
+class Trainer:
+    """One model in training. ``model``, ``optimizer``, ``mesh`` and ``sharded`` (by FSDP) are there
+    to be read.
+
+    Raises Refusal where the mesh does not divide the model, the page's LOSS cannot be summed over
+    the ranks and micro-batches that are asked for, or a module to recompute is not there.
     """
 
     def __init__(
@@ -35,21 +57,19 @@ class Trainer:
         page: Page,
         config: Any,
         mesh: Mesh,
+        how: Training = Training(),
         *,
         device: str = "cpu",
         seed: int = 0,
-        accumulation: int = 1,
-        betas: tuple[float, float] = (0.9, 0.95),
-        weight_decay: float = 0.1,
-        clip: float = 1.0,
-        compile_layers: bool = False,
+        mark: Callable[[str], None] = lambda where: None,
     ) -> None:
-        parts = mesh.dp.size * accumulation
+        parts = mesh.dp_cp.size * how.accumulation
         if page.loss not in LOSSES and parts > 1:
             raise Refusal(
                 f"{page.path} states LOSS = {page.loss!r}, and only "
                 f"{' and '.join(map(repr, LOSSES))} can be summed over {mesh.dp.size} "
-                f"data-parallel ranks x {accumulation} accumulated micro-batches."
+                f"data-parallel ranks x {mesh.cp.size} context-parallel ones x {how.accumulation} "
+                "accumulated micro-batches."
             )
         self.page = page
         self.mesh = mesh
@@ -57,20 +77,33 @@ class Trainer:
         current = f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
         self.device = torch.device(current)
         self.seed = seed
-        self.clip = clip if clip > 0 else float("inf")
+        self.clip = how.clip
+        self.sharded = False
+        self._mark = mark
 
         def wrap(model: nn.Module) -> None:
-            # Layers are compiled in place, so names stay, and before FSDP puts its hooks around.
-            if compile_layers:
-                for unit in units(model):
-                    unit.compile()
-            if _needs_sharding(model, mesh):
-                shard(model, mesh, dtype=mesh.dtype)
+            # Layers are compiled in place, so names stay: around the recompute, so that a graph
+            # holds it, and before FSDP puts its hooks around both.
+            apply_recompute(units(model), how.recompute)
+            if how.compile:
+                from .compile import compile_layers  # with all of torch.compile
+
+                compile_layers(units(model))
+            self.sharded = _needs_sharding(model, mesh) if how.fsdp is None else how.fsdp
+            if self.sharded:
+                shard(model, mesh, dtype=mesh.dtype, zero=how.zero)
                 # FSDP warns of a page that returns a view: only adding in place to it would hurt.
                 warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
 
         self.model = page.build(mesh, config, seed=seed, device=str(self.device), wrap=wrap)
-        self.optimizer = adamw(self.model, lr=0.0, betas=betas, weight_decay=weight_decay)
+        self.optimizer = adamw(
+            self.model,
+            lr=0.0,
+            betas=how.betas,
+            weight_decay=how.weight_decay,
+            # On a CPU it would cost seconds to compile and win nothing.
+            compiled=how.compile and self.device.type == "cuda",
+        )
 
     def step(self, step: int, rate: float, batches: Sequence[MicroBatch]) -> tuple[Tensor, Tensor]:
         """Take step ``step`` (from 0) with these micro-batches of this rank.
@@ -78,26 +111,37 @@ class Trainer:
         Returns this rank's part of the loss, which ``summed`` adds up, and the norm of all
         gradients before clipping: scalars on the device, so nothing waits for it.
         """
+        loss = self.gradients(step, batches)
+        norm = gradient_norm(self.model, self.mesh)
+        set_rate(self.optimizer, rate)
+        self.optimizer.step(scale=clip_scale(norm, self.clip) if self.clip else None)
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, norm
+
+    def gradients(self, step: int, batches: Sequence[MicroBatch]) -> Tensor:
+        """Add the step's gradients, summed over the ranks that hold a copy, to each parameter's.
+
+        Micro-batches hold whole sequences, the same on the ranks that share them. Returns this
+        rank's part of the loss.
+        """
         self.model.train()
-        tokens = self._count(batches)
+        own = [self._own(batch) for batch in batches]
+        tokens = self._over_ranks(sum(batch.tokens for batch in own))
         loss = torch.zeros((), device=self.device)
-        for turn, batch in enumerate(batches):
+        for turn, batch in enumerate(own):
+            self._mark(f"step {step + 1}")
             set_dropout_step(
                 self.model, seed=self.seed, step=step, first_sequence=batch.first_sequence
             )
-            # For attention dropout and a user's nn.Dropout. The same on all tp ranks: what they
-            # hold in common has to stay equal.
+            # For attention dropout and a user's nn.Dropout. The same on all tp and cp ranks: what
+            # they hold in common has to stay equal.
             torch.manual_seed(random_seed(self.seed, step, batch.first_sequence))
-            accumulate(self.model, last=turn == len(batches) - 1)
-            part = self._loss(batch.to(self.device), tokens)
+            accumulate(self.model, last=turn == len(own) - 1)
+            part = self._loss(batch, tokens)
             part.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             loss += part.detach()
         sum_replicated_gradients(self.model, self.mesh)
-        norm = clip_gradients(self.model, self.mesh, self.clip)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return loss, norm
+        return loss
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[MicroBatch]) -> float:
@@ -105,17 +149,15 @@ class Trainer:
         self.model.eval()
         total = torch.zeros((), device=self.device)
         count = 0
-        for batch in batches:
+        for batch in map(self._own, batches):
+            self._mark("a held-out loss")
             # A mean of one call is of no use where calls differ in size: sums here, too.
-            total += self._loss(batch.to(self.device), 1)
+            total += self._loss(batch, 1)
             count += batch.tokens if self.page.loss in LOSSES else 1
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # no backward comes that would do it
-        counts = torch.tensor(float(count), dtype=torch.float64, device=self.device)
-        if self.mesh.dp.size > 1:
-            dist.all_reduce(counts, group=self.mesh.dp.group)
-        return float(self.summed(total)) / float(counts)
+        return float(self.summed(total)) / float(self._over_ranks(count))
 
     def summed(self, local: Tensor) -> Tensor:
         """The sum over all ranks of each one's part."""
@@ -124,15 +166,26 @@ class Trainer:
             dist.all_reduce(local)
         return local
 
-    def _count(self, batches: Sequence[MicroBatch]) -> Tensor:
-        """Labels that count, in the whole step."""
-        count = torch.tensor(sum(batch.tokens for batch in batches), device=self.device)
-        if self.mesh.dp.size > 1:
-            dist.all_reduce(count, group=self.mesh.dp.group)
-        return count
+    def _own(self, batch: MicroBatch) -> MicroBatch:
+        """This rank's places of each sequence; where documents begin it has to know of all."""
+        if self.mesh.cp.size == 1:
+            return batch
+        places = own_places(batch.input_ids.shape[1], self.mesh)
+        ids, labels = batch.input_ids[:, places], batch.labels[:, places]
+        return replace(batch, input_ids=ids, labels=labels)
+
+    def _over_ranks(self, count: int) -> Tensor:
+        """The sum of a count over the ranks that see different tokens."""
+        # Filled there, not copied: a copy would wait for the device.
+        total = torch.full((), count, dtype=torch.int64, device=self.device)
+        if self.mesh.dp_cp.size > 1:
+            dist.all_reduce(total, group=self.mesh.dp_cp.group)
+        return total
 
     def _loss(self, batch: MicroBatch, tokens: int | Tensor) -> Tensor:
-        output = self.model(input_ids=batch.input_ids, labels=batch.labels)
+        # Positions take the documents' starts on the host: kernels are told lengths by the host.
+        starts, batch = batch.starts, batch.to(self.device)
+        output = self._output(batch, starts)
         if self.page.loss in LOSSES:
             try:
                 return local_loss(output, batch.labels, str(self.page.loss), self.mesh, tokens)
@@ -147,6 +200,26 @@ class Trainer:
             )
         return scalar.float() / self.mesh.tp.size
 
+    def _output(self, batch: MicroBatch, starts: Tensor | None) -> Any:
+        documents = {}
+        if starts is not None:
+            documents["positions"] = Positions.of(batch.input_ids, self.mesh, starts)
+        try:
+            return self.model(input_ids=batch.input_ids, labels=batch.labels, **documents)
+        except (ValueError, NotImplementedError) as error:
+            sentence = layers_sentence(error)
+            if sentence is None:
+                raise
+            raise Refusal(f"{self.page.path} cannot be trained so: {sentence}") from error
+
+
+def takes_documents(model: nn.Module) -> bool:
+    """Whether ``forward`` takes the ``positions`` that packed documents come with."""
+    parameter = inspect.signature(model.forward).parameters.get("positions")
+    if parameter is None:
+        return False
+    return parameter.annotation is parameter.empty or "Positions" in str(parameter.annotation)
+
 
 def _needs_sharding(model: nn.Module, mesh: Mesh) -> bool:
     """Whether FSDP has a part in this run.
@@ -155,7 +228,7 @@ def _needs_sharding(model: nn.Module, mesh: Mesh) -> bool:
     themselves, in a fused kernel where they are compiled, which saves FSDP's copies (20 ms of a
     477 ms step of 2.8 B parameters on an H200); a user's `nn.Linear` needs them.
     """
-    if mesh.dp.size > 1:
+    if mesh.dp_cp.size > 1:
         return True
     foreign = any(record.law is None for record in parameter_table(model).values())
     return mesh.dtype != torch.float32 and foreign

@@ -39,9 +39,15 @@ def ranks(_pools: dict[int, Pool]) -> Callable[..., list[Any]]:
     return run
 
 
+ON_REQUEST = {"more_configurations": "--more-configurations", "more_kills": "--more-kills"}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--more-configurations", action="store_true", help="run 500 random configurations, not 200"
+    )
+    parser.addoption(
+        "--more-kills", action="store_true", help="kill 50 runs of `specc train`, not 5"
     )
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden texts that differ anew"
@@ -49,15 +55,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "more_configurations: runs with --more-configurations")
+    for marker, option in ON_REQUEST.items():
+        config.addinivalue_line("markers", f"{marker}: runs with {option}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--more-configurations"):
-        skip = pytest.mark.skip(reason="runs with --more-configurations")
-        for item in items:
-            if item.get_closest_marker("more_configurations"):
-                item.add_marker(skip)
+    for marker, option in ON_REQUEST.items():
+        if not config.getoption(option):
+            skip = pytest.mark.skip(reason=f"runs with {option}")
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(skip)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

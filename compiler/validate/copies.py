@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from specc.runtime import Mesh
+from specc.runtime.reduced import narrow_only, small
 from specc.templates.nodes import tree
 from specc.templates.spec import PreparedSpec, construct
 
 from ..value import is_config
 from .failure import reason
-from .sizes import narrow_only, small
 
 LIMIT = 30_000_000  # parameters of a copy: their initial values take about a second a side
 

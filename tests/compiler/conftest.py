@@ -21,6 +21,7 @@ class Compiled:
     notes: tuple[Diagnostic, ...] = ()
     classes: tuple[type, ...] = ()
     parameters: int = 1234567
+    authored: tuple[str, ...] = ()
 
 
 class FakePipeline(ModuleType):

@@ -19,6 +19,12 @@ def test_header_reads_as_in_the_design() -> None:
     )
 
 
+def test_header_names_what_is_the_authors() -> None:
+    assert replace(HEADER, authored=("Attention", "Decoder")).render().splitlines()[1] == (
+        "# code of its author: Attention, Decoder"
+    )
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -28,9 +34,12 @@ def test_header_reads_as_in_the_design() -> None:
         tuple(f"config.field_number_{i}={i}" for i in range(9)),  # too long for one line
     ],
 )
+@pytest.mark.parametrize("authored", [(), ("Décodeur",), tuple(f"ClassNumber{i}" for i in range(9))])
 @pytest.mark.parametrize("origin", ["llama_spec.py:llama", "../my specs/a.yaml", "a.b:llama"])
-def test_header_is_read_back(origin: str, overrides: tuple[str, ...]) -> None:
-    header = replace(HEADER, origin=origin, overrides=overrides)
+def test_header_is_read_back(
+    origin: str, authored: tuple[str, ...], overrides: tuple[str, ...]
+) -> None:
+    header = replace(HEADER, origin=origin, overrides=overrides, authored=authored)
     body = '"""A page."""\n# spec 00000000\n'
     assert split_page(header.render() + body) == (header, body)
     assert all(len(line) <= 100 for line in header.render().splitlines())
@@ -45,6 +54,7 @@ def test_header_is_read_back(origin: str, overrides: tuple[str, ...]) -> None:
         HEADER.render().replace("3f9c2a71", "edited!"),
         HEADER.render().replace(":llama", ":llama --tes x"),
         HEADER.render().replace(":llama", ":llama '"),
+        HEADER.render().replace("# spec", "# code of its author: \n# spec"),
     ],
 )
 def test_what_is_no_header(text: str) -> None:

@@ -9,28 +9,45 @@ from pathlib import Path
 import pytest
 import torch
 from layout_pages import PAGES
-from layout_step import Alone, Case, load_page, moved, step
+from layout_step import LENGTH, Alone, page_of
 
-from specc.runtime import Mesh, full_tensors
+from specc.runtime import Mesh
+from specc.runtime.one_step import Case, alone
 
 
 @pytest.fixture(scope="session")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Alone]:
-    """``alone("llama")``, in another dtype or accumulation: made when first asked for."""
-    folder: Path = tmp_path_factory.mktemp("alone")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``page_file("llama")``: compiled when first asked for."""
+    folder = tmp_path_factory.mktemp("pages")
 
     @cache
-    def text(name: str) -> str:
-        return PAGES[name](folder)
+    def compiled(name: str) -> Path:
+        file = folder / f"{name}.py"
+        file.write_text(PAGES[name](folder))
+        return file
+
+    return compiled
+
+
+@pytest.fixture(scope="session", name="alone")
+def alone_(
+    page_file: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Alone]:
+    """``alone("llama")``, in another dtype, accumulation or of packed documents."""
+    folder = tmp_path_factory.mktemp("alone")
 
     @cache
-    def run(name: str, dtype: torch.dtype = torch.float32, accumulation: int = 1) -> Alone:
-        mesh = Mesh.single(dtype)
-        page = load_page(text(name))
-        values = moved(full_tensors(page.build_model(mesh), mesh))
-        results = step(text(name), mesh, Case(accumulation=accumulation), values)
-        file = folder / f"{name} {dtype} {accumulation}.pt"
-        torch.save({"values": values, "results": results}, file)
-        return Alone(text(name), str(file))
+    def run(
+        name: str,
+        dtype: torch.dtype = torch.float32,
+        accumulation: int = 1,
+        packed: bool = False,
+    ) -> Alone:
+        page = page_of(str(page_file(name)))
+        case = Case(accumulation=accumulation, packed=packed)
+        values, step = alone(page, page.config(), case, LENGTH, Mesh.single(dtype))
+        file = folder / f"{name} {dtype} {case}.pt"
+        torch.save({"values": values, "step": step}, file)
+        return Alone(str(page.path), str(file), packed)
 
     return run

@@ -54,6 +54,16 @@ def user(folder: Path) -> str:
     return _compiled(HERE / "user_decoder_spec.py", ":user_decoder")
 
 
+def gpt2(folder: Path) -> str:
+    """GPT-2's shape: biases, learned positions, tied embeddings."""
+    return _compiled(HERE / "options_spec.py", ":gpt2")
+
+
+def sinks(folder: Path) -> str:
+    """Queries and keys normed, windows, sinks."""
+    return _compiled(HERE / "options_spec.py", ":sinks")
+
+
 def learned(folder: Path) -> str:
     """Options, with learned positions and tied embeddings."""
     return _compiled(HERE / "options_spec.py", ":learned")
@@ -65,7 +75,7 @@ def rotary(folder: Path) -> str:
 
 
 PAGES: dict[str, Callable[[Path], str]] = {
-    make.__name__: make for make in (llama, seed, user, learned, rotary)
+    make.__name__: make for make in (llama, gpt2, sinks, seed, user, learned, rotary)
 }
 
 

@@ -1,4 +1,4 @@
-"""Two decoders that have, between them, the options of the templates that know of a layout."""
+"""Decoders that have, between them, the options of the templates that know of a layout."""
 
 import dataclasses
 
@@ -66,6 +66,41 @@ rotary_config = TransformerConfig(
     init_method_std=0.1,
 )
 
+# GPT-2's shape: biases, learned positions, tied embeddings.
+gpt2_config = TransformerConfig(
+    num_layers=2,
+    hidden_size=64,
+    num_attention_heads=8,
+    vocab_size=131,
+    max_position_embeddings=16,
+    position_embedding_type="learned_absolute",
+    activation="gelu_tanh",
+    add_bias_linear=True,
+    hidden_dropout=0.1,
+    untie_embeddings_and_output_weights=False,
+    init_method_std=0.1,
+)
+
+# gpt-oss's attention, with Qwen 3's q/k norms: windows by layer, learned sinks, grouped queries.
+sinks_config = TransformerConfig(
+    num_layers=2,
+    hidden_size=64,
+    num_attention_heads=8,
+    num_query_groups=4,
+    vocab_size=131,
+    max_position_embeddings=16,
+    ffn_hidden_size=96,
+    position_embedding_type="rope",
+    activation="swiglu",
+    normalization="RMSNorm",
+    add_qkv_bias=True,
+    qk_layernorm=True,
+    softmax_type="learnable",
+    window_size=5,
+    window_attn_skip_freq=2,
+    init_method_std=0.1,
+)
+
 layer = ModuleSpec(
     TransformerLayer,
     submodules={"self_attention": ModuleSpec(SelfAttention), "mlp": ModuleSpec(MLP)},
@@ -82,3 +117,5 @@ learned = ModuleSpec(
 )
 
 rotary = dataclasses.replace(learned, params={"config": rotary_config})
+gpt2 = dataclasses.replace(learned, params={"config": gpt2_config})
+sinks = dataclasses.replace(learned, params={"config": sinks_config})

@@ -1,8 +1,4 @@
-"""A page in bfloat16 under FSDP on one rank equals the same without FSDP, bit for bit.
-
-Without FSDP, the two gradients of a tied weight would meet in float32: there, a step rounds their
-sum as FSDP does.
-"""
+"""A page in bfloat16 under FSDP on one rank equals the same without FSDP, bit for bit."""
 
 from __future__ import annotations
 
@@ -11,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from layout_step import Alone, Case, assert_within, run_all
+from layout_step import Alone, assert_within, run_all
+
+from specc.runtime.layouts import Degrees
+from specc.runtime.one_step import Case
 
 
 @pytest.mark.parametrize("accumulation", [1, 4])
@@ -20,5 +19,5 @@ def test_page(
     ranks: Callable[..., list[Any]], alone: Callable[..., Alone], page: str, accumulation: int
 ) -> None:
     one = alone(page, torch.bfloat16, accumulation)
-    case = Case(fsdp=True, accumulation=accumulation)
-    assert_within(ranks(1, run_all, one.text, [case], one.file, torch.bfloat16), 0.0)
+    case = Case(Degrees(zero=3), accumulation)
+    assert_within(ranks(1, run_all, [one], [case], torch.bfloat16), 0.0)

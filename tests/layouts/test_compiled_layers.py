@@ -6,24 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from layout_step import Alone, Case, assert_within, run_all
+from layout_step import Alone, assert_within, run_all
+
+from specc.runtime.layouts import parse_layouts
+from specc.runtime.one_step import Case
 
 CASES = [
-    ("llama", 1, Case(compiled=True)),
-    ("llama", 2, Case(tp=2, compiled=True)),
-    ("llama", 2, Case(tp=2, sequence_parallel=True, compiled=True)),
-    ("llama", 2, Case(fsdp=True, compiled=True)),
-    ("learned", 2, Case(tp=2, sequence_parallel=True, compiled=True)),
+    ("llama", "one process"),
+    ("llama", "tp2"),
+    ("llama", "tp2 sp"),
+    ("llama", "dp2"),
+    ("learned", "tp2 sp"),
 ]
 
 
-@pytest.mark.parametrize(("page", "size", "case"), CASES, ids=str)
+@pytest.mark.parametrize(("page", "layout"), CASES, ids=str)
 def test_page(
     ranks: Callable[..., list[Any]],
     alone: Callable[..., Alone],
     page: str,
-    size: int,
-    case: Case,
+    layout: str,
 ) -> None:
-    one = alone(page)
-    assert_within(ranks(size, run_all, one.text, [case], one.file), 1e-5)
+    (degrees,) = parse_layouts(layout)
+    case = Case(degrees, compiled=True)
+    assert_within(ranks(degrees.size, run_all, [alone(page)], [case]), 1e-5)

@@ -8,27 +8,22 @@ from typing import Any
 
 import pytest
 import torch
-from layout_step import SEQUENCES, Alone, batch
+from layout_step import LENGTH, VOCABULARY, page_of
 
 from specc.runtime import Mesh
-from specc.runtime.data import Layout, MicroBatch
-from specc.runtime.page import load_page
-from specc.runtime.trainer import Trainer
+from specc.runtime.layouts import parse_layouts
+from specc.runtime.one_step import Case, make_batch, micro_batches
+from specc.runtime.trainer import Trainer, Training
 
 ACCUMULATION = 2
 STEPS = 4
 
 
-def losses(page: str, mesh: Mesh) -> list[tuple[float, float]]:
+def losses(file: str, mesh: Mesh) -> list[tuple[float, float]]:
     """The loss and the gradients' norm of each step, on one batch over and over."""
-    loaded = load_page(page)
-    trainer = Trainer(loaded, loaded.config(), mesh, accumulation=ACCUMULATION)
-    size = SEQUENCES // ACCUMULATION // mesh.dp.size
-    ids, labels = batch()
-    batches = []
-    for first in Layout(size, ACCUMULATION, mesh.dp.size, mesh.dp.rank).firsts():
-        rows = slice(first, first + size)
-        batches.append(MicroBatch(ids[rows], labels[rows], first))
+    page, case = page_of(file), Case(accumulation=ACCUMULATION)
+    trainer = Trainer(page, page.config(), mesh, Training(accumulation=ACCUMULATION))
+    batches = list(micro_batches(make_batch(VOCABULARY, LENGTH, packed=False), mesh, case))
     found = []
     for number in range(STEPS):
         loss, norm = trainer.step(number, 3e-3, batches)
@@ -36,27 +31,25 @@ def losses(page: str, mesh: Mesh) -> list[tuple[float, float]]:
     return found
 
 
-def launched_losses(page: str, tp: int, sp: bool, dtype: torch.dtype) -> list[tuple[float, float]]:
-    return losses(page, Mesh.launch(tp=tp, sequence_parallel=sp, dtype=dtype))
+def launched_losses(file: str, layout: str, dtype: torch.dtype) -> list[tuple[float, float]]:
+    (degrees,) = parse_layouts(layout)
+    return losses(file, degrees.mesh(dtype=dtype))
 
 
-@pytest.mark.parametrize(("size", "tp", "sp"), [(2, 1, False), (2, 2, True), (4, 2, False)])
+@pytest.mark.parametrize(("size", "layout"), [(2, "dp2"), (2, "tp2 sp"), (4, "tp2 dp2")])
 @pytest.mark.parametrize("page", ["user", "seed"])
 def test_losses_are_those_of_one_process(
     ranks: Callable[..., list[Any]],
-    alone: Callable[..., Alone],
-    tmp_path: Path,
+    page_file: Callable[[str], Path],
     page: str,
     size: int,
-    tp: int,
-    sp: bool,
+    layout: str,
 ) -> None:
-    file = tmp_path / "page.py"
-    file.write_text(alone(page).text)
-    expected = losses(str(file), Mesh.single())
+    file = str(page_file(page))
+    expected = losses(file, Mesh.single())
     assert expected[-1][0] < 0.9 * expected[0][0]
     for dtype, close in ((torch.float32, 1e-4), (torch.bfloat16, 3e-2)):
-        for found in ranks(size, launched_losses, str(file), tp, sp, dtype):
+        for found in ranks(size, launched_losses, file, layout, dtype):
             for step, (got, want) in enumerate(zip(found, expected, strict=True)):
                 # Adam turns the rounding of a gradient near zero into a whole step of its sign.
                 assert got == pytest.approx(want, rel=close), (dtype, step)

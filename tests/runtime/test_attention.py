@@ -28,6 +28,7 @@ def reference(
     sinks: Tensor | None,
     scale: float | None,
     mask: Tensor | None,
+    starts: Tensor | None = None,
 ) -> Tensor:
     """One sum after the other, in q's dtype: no softmax, no broadcasting of heads."""
     b, s, n, d = q.shape
@@ -42,7 +43,8 @@ def reference(
                     barred = mask is not None and bool(mask.expand(b, n, s, s)[i, head, row, col])
                     late = causal and col > row
                     far = window is not None and row - col >= window
-                    if barred or late or far:
+                    other = starts is not None and bool(starts[i, row] != starts[i, col])
+                    if barred or late or far or other:
                         continue
                     score = (q[i, row, head] * k[i, col, head // group]).sum()
                     score = score * (d**-0.5 if scale is None else scale)
@@ -77,9 +79,11 @@ def close(a: Tensor, b: Tensor) -> bool:
     with_sinks=st.booleans(),
     scale=st.sampled_from([None, 0.1, 1.0]),
     mask_shape=st.sampled_from([None, "", "s", "n", "b", "bn", "keys", "queries"]),
+    begins=st.one_of(st.none(), st.tuples(st.integers(0, 5), st.integers(0, 5))),
 )
-@example(4, 2, 2, True, 2, 0.7, True, 0.1, "bn")
-@example(4, 1, 2, False, None, None, False, None, None)
+@example(4, 2, 2, True, 2, 0.7, True, 0.1, "bn", (1, 3))
+@example(4, 1, 2, False, None, None, False, None, None, None)
+@example(6, 1, 2, True, None, None, False, None, None, (2, 5))
 @settings(max_examples=150, deadline=None)
 def test_every_mix_of_options_is_the_definition(
     s: int,
@@ -91,6 +95,7 @@ def test_every_mix_of_options_is_the_definition(
     with_sinks: bool,
     scale: float | None,
     mask_shape: str | None,
+    begins: tuple[int, int] | None,
 ) -> None:
     b, n, d = 2, groups * group_size, 4
     shapes = {
@@ -103,6 +108,10 @@ def test_every_mix_of_options_is_the_definition(
         "queries": (b, 1, s, 1),
     }
     mask = None if mask_shape is None else drawn(9, *shapes[mask_shape]) > 0.3
+    starts = None
+    if begins is not None:  # two documents in each sequence: one begins there
+        place = torch.arange(s)
+        starts = torch.stack([torch.where(place < at % s, 0, at % s) for at in begins])
     leaves = [drawn(1, b, s, n, d), drawn(2, b, s, groups, d), drawn(3, b, s, groups, d)]
     if with_sinks:
         leaves.append(drawn(4, n))
@@ -113,7 +122,7 @@ def test_every_mix_of_options_is_the_definition(
         ours[0],
         ours[1],
         ours[2],
-        positions_of(s),
+        Positions.of(torch.zeros(b, s, dtype=torch.int64), MESH, starts),
         MESH,
         causal=causal,
         window=window,
@@ -126,7 +135,9 @@ def test_every_mix_of_options_is_the_definition(
 
     exact = [leaf.double().requires_grad_() for leaf in leaves]
     sinks = exact[3] if with_sinks else None
-    expected = reference(exact[0], exact[1], exact[2], causal, window, softcap, sinks, scale, mask)
+    expected = reference(
+        exact[0], exact[1], exact[2], causal, window, softcap, sinks, scale, mask, starts
+    )
     expected.backward(grad.double())  # type: ignore[no-untyped-call]
     assert close(y.double(), expected)
     for a, b_ in zip(ours, exact, strict=True):
@@ -205,11 +216,19 @@ def test_the_kernel_sees_one_layout_of_gradient(
 @pytest.mark.parametrize(
     "options", [{}, {"window": 3}, {"softcap": 5.0, "sinks": drawn(4, 4), "window": 3}]
 )
-def test_compiles_to_the_same(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("mesh", [MESH, Mesh.single(recompute_core_attn=True)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_compiles_to_the_same(options: dict[str, Any], mesh: Mesh, packed: bool) -> None:
     q, k, v = drawn(1, 2, 7, 4, 8), drawn(2, 2, 7, 2, 8), drawn(3, 2, 7, 2, 8)
-    compiled = torch.compile(attention, fullgraph=True, backend="aot_eager")
-    y = compiled(q, k, v, positions_of(7), MESH, **options)
-    assert close(y, attention(q, k, v, positions_of(7), MESH, **options))
+    starts = torch.tensor([[0, 0, 2, 2, 2, 2, 6], [0] * 7]) if packed else None
+    positions = Positions.of(torch.zeros(2, 7, dtype=torch.int64), MESH, starts)
+    results = []
+    torch._dynamo.reset()  # else the cases of other tests count as recompilations
+    for call in (attention, torch.compile(attention, fullgraph=True, backend="aot_eager")):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        y = call(leaves[0], leaves[1], leaves[2], positions, mesh, **options)
+        results.append([y, *torch.autograd.grad(y, leaves, drawn(5, 2, 7, 4, 8))])
+    assert all(close(a, b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -218,6 +237,11 @@ def test_compiles_to_the_same(options: dict[str, Any]) -> None:
         ({"k": drawn(2, 2, 5, 3, 8), "v": drawn(2, 2, 5, 3, 8)}, ValueError, "g dividing n"),
         ({"v": drawn(3, 2, 4, 2, 8)}, ValueError, r"v \[2, 4, 2, 8\]"),
         ({"positions": positions_of(6)}, ValueError, "6 positions .* sequence of 5"),
+        (
+            {"positions": Positions(torch.arange(5), torch.arange(5), torch.zeros(1, 5).long())},
+            ValueError,
+            r"starts has shape \[1, 5\].*\[2, 5\]",
+        ),
         ({"window": 0}, ValueError, "window=0"),
         ({"softcap": 0.0}, ValueError, r"softcap=0\.0"),
         ({"sinks": drawn(4, 2)}, ValueError, r"sinks has shape \[2\], and this rank has 4 heads"),

@@ -1,6 +1,7 @@
 """FSDP2: its units, one rank in bf16 bit for bit, and how often it communicates."""
 
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from specc.runtime import (
@@ -40,12 +42,14 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, tied: bool) -> None:
         super().__init__()
         self.embedding = VocabParallelEmbedding(V, H, mesh, init_std=0.5)
         self.layers = nn.ModuleList([Layer(mesh) for _ in range(3)])
         self.norm = LayerNorm(H)
         self.head = ColumnParallelLinear(H, V, mesh, init_std=0.2)
+        if tied:
+            self.head.weight = self.embedding.weight
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.embedding(ids)
@@ -55,24 +59,24 @@ class Model(nn.Module):
         return F.linear(self.norm(x), self.head.weight.to(x.dtype)).float()
 
 
-def _gradients(mesh: Mesh, fsdp: bool, steps: int) -> tuple[Tensor, dict[str, Tensor]]:
-    wrap = (lambda m: shard(m, mesh, dtype=torch.bfloat16)) if fsdp else None
-    model = materialize(lambda: Model(mesh), mesh, wrap=wrap)
+def _gradients(mesh: Mesh, zero: int | None, tied: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    wrap = (lambda m: shard(m, mesh, dtype=torch.bfloat16, zero=zero)) if zero else None
+    model = materialize(lambda: Model(mesh, tied), mesh, wrap=wrap)
     generator = torch.Generator().manual_seed(0)
     losses = []
-    for step in range(steps):
+    for turn in range(3):
         ids = torch.randint(V, (4, 9), generator=generator)
-        accumulate(model, last=step == steps - 1)
+        accumulate(model, last=turn == 2)
         loss = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         losses.append(loss.detach())
     return torch.stack(losses), full_tensors(model, mesh, grads=True)
 
 
-def _bit_for_bit(steps: int) -> None:
+def _bit_for_bit(zero: int, tied: bool) -> None:
     mesh = Mesh.launch(dtype=torch.bfloat16)
-    losses, gradients = _gradients(mesh, True, steps)
-    plain_losses, plain = _gradients(Mesh.single(torch.bfloat16), False, steps)
+    losses, gradients = _gradients(mesh, zero, tied)
+    plain_losses, plain = _gradients(Mesh.single(torch.bfloat16), None, tied)
     assert torch.equal(losses, plain_losses)
     assert gradients.keys() == plain.keys()
     for name, value in plain.items():
@@ -81,9 +85,10 @@ def _bit_for_bit(steps: int) -> None:
         assert value.abs().max() > 0
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_bf16_on_one_rank_equals_no_fsdp_bit_for_bit(ranks, steps: int) -> None:
-    ranks(1, _bit_for_bit, steps)
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_bf16_on_one_rank_equals_no_fsdp_bit_for_bit(ranks, zero: int, tied: bool) -> None:
+    ranks(1, _bit_for_bit, zero, tied)
 
 
 class Collectives(TorchDispatchMode):
@@ -97,29 +102,62 @@ class Collectives(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _counted(reshard: bool) -> dict[str, int]:
-    mesh = Mesh.launch()
+def _counted(zero: int, replicate: int) -> dict[str, int]:
+    mesh = Mesh.launch(dp_replicate=replicate)
     model = materialize(
-        lambda: Model(mesh),
-        mesh,
-        wrap=lambda m: shard(m, mesh, dtype=torch.float32, reshard_after_forward=reshard),
+        lambda: Model(mesh, False), mesh, wrap=lambda m: shard(m, mesh, dtype=mesh.dtype, zero=zero)
     )
-    model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()  # sets things up: not counted
-    with Collectives() as counter:
+    optimizer = torch.optim.SGD(model.parameters())
+    counter = Collectives()
+    for step in range(2):  # the first sets things up
         for last in (False, False, True):
             accumulate(model, last=last)
-            model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()
+            with counter if step else nullcontext():
+                model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
     return dict(counter.seen)
 
 
-@pytest.mark.parametrize("reshard", [False, True])
-def test_accumulation_reduces_once(ranks, reshard: bool) -> None:
-    seen = ranks(2, _counted, reshard)[0]
-    groups = 4  # three layers and the rest
-    assert seen["reduce_scatter_base"] == groups
-    assert set(seen) <= {"reduce_scatter_base", "allgather_base"}
-    # Resharded, three layers are gathered for each forward and backward; else once in all.
-    assert seen["allgather_base"] == 1 + (3 * 3 * 2 if reshard else 3)
+@pytest.mark.parametrize(("size", "replicate"), [(2, 1), (4, 2), (2, 2)])
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_collectives_of_a_step(ranks, zero: int, size: int, replicate: int) -> None:
+    units, micro_batches = 3, 3
+    gathers = units * micro_batches * 2 + 1 if zero == 3 else units + 1
+    scatters = (units + 1) * (1 if zero == 1 else micro_batches)
+    copies = units + 1  # a group is reduced over its copies once
+    expected = {"allgather_base": gathers, "reduce_scatter_base": scatters, "allreduce": copies}
+    if replicate == 1:
+        del expected["allreduce"]
+    if replicate == size:
+        expected = {"allreduce": copies}  # nothing is cut
+    for seen in ranks(size, _counted, zero, replicate):
+        assert seen == expected
+
+
+def _held(zero: int) -> tuple[bool, bool, bool]:
+    """Between two micro-batches: are layers' parameters whole, are gradients, and the root's?"""
+    mesh = Mesh.launch()
+    model = materialize(
+        lambda: Model(mesh, False),
+        mesh,
+        wrap=lambda m: shard(m, mesh, dtype=mesh.dtype, zero=zero),
+    )
+    accumulate(model, last=False)
+    model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()
+    weights = [layer.up.weight for layer in model.layers]
+    whole = {not isinstance(weight, DTensor) for weight in weights}
+    with_gradient = {not (isinstance(w, DTensor) or w.grad is None) for w in weights}
+    return whole.pop(), with_gradient.pop(), not isinstance(model.norm.weight, DTensor)
+
+
+@pytest.mark.parametrize(
+    ("zero", "parameters", "gradients"), [(1, True, True), (2, True, False), (3, False, False)]
+)
+def test_what_is_whole_between_micro_batches(
+    ranks, zero: int, parameters: bool, gradients: bool
+) -> None:
+    assert ranks(2, _held, zero) == [(parameters, gradients, True)] * 2
 
 
 def test_units_are_elements_of_the_outermost_lists() -> None:
@@ -185,15 +223,24 @@ def test_a_mesh_without_processes_is_refused() -> None:
         shard(nn.Linear(2, 2), Mesh.single(), dtype=torch.float32)
 
 
+def _no_stage() -> None:
+    with pytest.raises(ValueError, match=r"zero=4 is not a stage of ZeRO; there are 1, 2 and 3"):
+        shard(nn.Linear(2, 2), Mesh.launch(), dtype=torch.float32, zero=4)
+
+
+def test_an_unknown_stage_is_refused(ranks) -> None:
+    ranks(1, _no_stage)
+
+
 def _groups() -> None:
     mesh = Mesh.launch()
     model = materialize(
-        lambda: Model(mesh), mesh, wrap=lambda m: shard(m, mesh, dtype=torch.float32)
+        lambda: Model(mesh, False), mesh, wrap=lambda m: shard(m, mesh, dtype=torch.float32)
     )
     sharded = [name for name, m in model.named_modules() if isinstance(m, FSDPModule)]
     assert sharded == ["", "layers.0", "layers.1", "layers.2"]
     assert list(model.state_dict()) == list(
-        materialize(lambda: Model(Mesh.single()), Mesh.single()).state_dict()
+        materialize(lambda: Model(Mesh.single(), False), Mesh.single()).state_dict()
     )
     assert dist.get_world_size() == 2
 

@@ -1,9 +1,13 @@
-"""Attention dropout draws apart on the ranks that hold different heads, and alike elsewhere."""
+"""Attention dropout: each head and each call its own draw, torch's generators alike on all ranks.
+
+That cp and tp draw the same masks stands in test_context_parallel.
+"""
 
 import torch
 from torch import Tensor
 
 from specc.runtime.attention import attention
+from specc.runtime.draws import kept_scores
 from specc.runtime.mesh import Mesh
 from specc.runtime.positions import Positions
 
@@ -35,3 +39,23 @@ def test_one_process_draws_as_torch_does() -> None:
         heads, heads, heads, dropout_p=0.5, is_causal=True
     )
     assert torch.equal(seen, plain.transpose(1, 2))
+
+
+def test_weights_are_kept_at_the_rate_asked_and_apart() -> None:
+    key = torch.tensor(12345)
+    places = torch.arange(64)
+    for p in (0.1, 0.5):
+        kept = kept_scores(key, (2, 4), 0, places, places, p).float()
+        deviation = (p * (1 - p) / kept.numel()) ** 0.5
+        assert abs(kept.mean() - (1 - p)) < 5 * deviation
+        for dim in range(4):  # a sequence, head, query or key further on: no relation
+            other = kept.roll(1, dim)
+            pair = torch.stack((kept.flatten(), other.flatten()))
+            assert abs(torch.corrcoef(pair)[0, 1]) < 5 / kept.numel() ** 0.5
+
+
+def test_a_part_of_heads_and_places_is_a_part_of_the_draw() -> None:
+    key = torch.tensor(99)
+    whole = kept_scores(key, (2, 6), 0, torch.arange(16), torch.arange(16), 0.3)
+    part = kept_scores(key, (2, 2), 4, torch.arange(8, 12), torch.arange(3, 9), 0.3)
+    assert torch.equal(part, whole[:, 4:, 8:12, 3:9])

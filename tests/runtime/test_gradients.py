@@ -22,12 +22,18 @@ from specc.runtime import (
     shard,
     sum_replicated_gradients,
 )
+from specc.runtime.positions import own_places
 
-B, S, H, HEADS, WIDTH, V = 8, 8, 12, 4, 6, 13
+B, S, H, HEADS, WIDTH, V = 8, 16, 12, 4, 6, 13
+RARE = 7  # a token that stands in one place of the batch
 
 
 class Layer(nn.Module):
-    """Ours around a user's: plain modules between the layers and on local heads."""
+    """Ours around a user's: plain modules between the layers and on local heads.
+
+    Also what is awkward: a parameter without dimensions, a frozen one, one that only some calls
+    use, and one that none does.
+    """
 
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
@@ -38,12 +44,18 @@ class Layer(nn.Module):
         self.down = RowParallelLinear(HEADS * WIDTH, H, mesh, bias=True, init_std=0.3)
         self.between = nn.Linear(H, H)
         self.shift = nn.Parameter(torch.randn(H) * 0.1)
+        self.gain = nn.Parameter(torch.tensor(0.7))
+        self.frozen = nn.Parameter(torch.randn(H) * 0.1, requires_grad=False)
+        self.rare = nn.Parameter(torch.randn(WIDTH) * 0.1)
+        self.never = nn.Parameter(torch.randn(3, H))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rare: Tensor) -> Tensor:
         y = self.up(self.norm(x)).unflatten(-1, (-1, WIDTH))  # [b, s, n, d], n on this rank
         y = self.on_heads(y) * self.scale
+        if rare.any():
+            y = y + self.rare * rare[..., None, None]
         x = x + self.down(F.gelu(y).flatten(2))
-        return x + self.between(torch.tanh(x)) + self.shift
+        return x + self.between(torch.tanh(x)) * self.gain + self.shift + self.frozen
 
 
 class Model(nn.Module):
@@ -54,33 +66,45 @@ class Model(nn.Module):
         self.norm = nn.LayerNorm(H)
         self.head = ColumnParallelLinear(H, V, mesh, gather_output=True, pad=True, init_std=0.3)
         self.after = nn.Linear(V, V)  # after the gather
+        self.temperature = nn.Parameter(torch.tensor(1.3))
+        self.rare = nn.Parameter(torch.randn(V) * 0.1)
+        self.never = nn.Parameter(torch.randn(V))
         if tied:
             self.head.weight = self.embedding.weight
 
     def forward(self, ids: Tensor) -> Tensor:
+        rare = ids == RARE
         x = self.embedding(ids)
         for layer in self.layers:
-            x = layer(x)
-        return self.after(self.head(self.norm(x)))
+            x = layer(x, rare)
+        y = self.after(self.head(self.norm(x))) * self.temperature
+        return y + self.rare * rare[..., None] if rare.any() else y
 
 
 def _batch() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(V, (B, S), generator=generator)
+    ids[ids == RARE] = 1
+    ids[5, 3] = RARE
     labels = torch.randint(V, (B, S), generator=generator)
     labels[0, :5] = labels[3] = labels[6, 1:] = -100  # uneven between ranks and micro-batches
     return ids, labels
 
 
-def _step(mesh: Mesh, *, fsdp: bool, accumulation: int, tied: bool) -> dict[str, Any]:
-    wrap = (lambda m: shard(m, mesh, dtype=torch.float32)) if fsdp else None
+def _step(mesh: Mesh, zero: int | None, accumulation: int, tied: bool) -> dict[str, Any]:
+    wrap = (lambda m: shard(m, mesh, dtype=torch.float32, zero=zero)) if zero else None
     model = materialize(lambda: Model(mesh, tied), mesh, wrap=wrap)
     ids, labels = _batch()
     tokens = (labels != -100).sum()
+    places = own_places(S, mesh)
     mine = slice(mesh.dp.rank, None, mesh.dp.size)
     total = torch.zeros(())
     for number, (x, y) in enumerate(
-        zip(ids[mine].chunk(accumulation), labels[mine].chunk(accumulation), strict=True)
+        zip(
+            ids[mine, places].chunk(accumulation),
+            labels[mine, places].chunk(accumulation),
+            strict=True,
+        )
     ):
         accumulate(model, last=number == accumulation - 1)
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), reduction="sum")
@@ -96,33 +120,47 @@ def _step(mesh: Mesh, *, fsdp: bool, accumulation: int, tied: bool) -> dict[str,
     return {"loss": total, "norm": norm, "gradients": gradients, "clipped": clipped}
 
 
-def _compare(tp: int, sequence_parallel: bool, fsdp: bool, accumulation: int, tied: bool) -> None:
-    mesh = Mesh.launch(tp=tp, sequence_parallel=sequence_parallel)
-    got = _step(mesh, fsdp=fsdp, accumulation=accumulation, tied=tied)
-    expected = _step(Mesh.single(), fsdp=False, accumulation=1, tied=tied)
-    assert got["loss"].item() == pytest.approx(expected["loss"].item(), rel=1e-5)
-    assert got["norm"].item() == pytest.approx(expected["norm"].item(), rel=1e-5)
+def _compare(tp: int, cp: int, dp: int, sequence_parallel: bool) -> None:
+    expected = {tied: _step(Mesh.single(), None, 1, tied) for tied in (False, True)}
+    for replicate in (1, 2, 4):
+        if dp % replicate:
+            continue
+        mesh = Mesh.launch(
+            tp=tp, cp=cp, dp=dp, dp_replicate=replicate, sequence_parallel=sequence_parallel
+        )
+        for zero in (None, 1, 2, 3) if replicate == 1 else (1, 2, 3):
+            for accumulation, tied in ((2, True),) if zero in (1, 2) else ((1, False), (2, True)):
+                got = _step(mesh, zero, accumulation, tied)
+                _assert_equal(got, expected[tied], (replicate, zero, accumulation, tied))
+
+
+def _assert_equal(got: dict[str, Any], expected: dict[str, Any], case: Any) -> None:
+    assert got["loss"].item() == pytest.approx(expected["loss"].item(), rel=1e-5), case
+    assert got["norm"].item() == pytest.approx(expected["norm"].item(), rel=1e-5), case
     for key in ("gradients", "clipped"):
-        assert got[key].keys() == expected[key].keys()
+        # Nothing frozen, and nothing that no rank used.
+        assert got[key].keys() == expected[key].keys(), case
         for name, value in expected[key].items():
             error = (got[key][name] - value).abs().max()
-            assert error <= 1e-5 * value.abs().max(), (key, name, error, value.abs().max())
+            assert error <= 1e-5 * value.abs().max(), (case, key, name, error, value.abs().max())
             assert value.abs().max() > 0, name
     joint = math.sqrt(sum(float(g.double().square().sum()) for g in got["clipped"].values()))
     assert joint == pytest.approx(0.1, rel=1e-4)
 
 
-LAYOUTS = [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1)]
+LAYOUTS = [
+    (tp, cp, dp, sequence_parallel)
+    for tp in (1, 2, 4)
+    for cp in (1, 2, 4)
+    for dp in (1, 2, 4)
+    for sequence_parallel in ((False, True) if tp > 1 else (False,))
+    if tp * cp * dp <= 4
+]
 
 
-@pytest.mark.parametrize(("accumulation", "tied"), [(1, False), (2, True)])
-@pytest.mark.parametrize("fsdp", [False, True])
-@pytest.mark.parametrize("sequence_parallel", [False, True])
-@pytest.mark.parametrize(("tp", "dp"), LAYOUTS)
-def test_equals_one_process(
-    ranks, tp: int, dp: int, sequence_parallel: bool, fsdp: bool, accumulation: int, tied: bool
-) -> None:
-    ranks(tp * dp, _compare, tp, sequence_parallel, fsdp, accumulation, tied)
+@pytest.mark.parametrize(("tp", "cp", "dp", "sequence_parallel"), LAYOUTS)
+def test_equals_one_process(ranks, tp: int, cp: int, dp: int, sequence_parallel: bool) -> None:
+    ranks(tp * cp * dp, _compare, tp, cp, dp, sequence_parallel)
 
 
 def _unused(tp: int) -> None:

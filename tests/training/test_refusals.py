@@ -1,7 +1,5 @@
 """Bad input ends with 2 and one sentence on stderr that has both numbers in it."""
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,45 +168,6 @@ def test_the_body_of_a_header_tells_pages_apart(
     header = "# spec 3f9c2a71 · library 71ab03de · body c02e9b14 · black 26.1.0\n"
     page.write_text(header + tiny_page.read_text())
     assert "c02e9b14" in refused(page, trained, program=sample.main)
-
-
-def damaged(folder: Path, name: str) -> None:
-    file = folder / "step-00000002" / name
-    if name == "checkpoint.json":
-        values = json.loads(file.read_text())
-        file.write_text(json.dumps(values | {"format": "another 7"}))
-    else:
-        file.write_bytes(file.read_bytes()[:-100])
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("checkpoint.json", ["another 7", "specc checkpoint 1"]),
-        ("model.safetensors", ["bytes where its header promises", "cut short"]),
-        ("optimizer.safetensors", ["bytes where its header promises", "cut short"]),
-    ],
-)
-def test_a_damaged_checkpoint(
-    tiny_page: Path, text: Path, trained: Path, refused: Say, name: str, words: list[str]
-) -> None:
-    damaged(trained, name)
-    said = refused(tiny_page, "--data", text, "--steps", 4, "--resume", trained)
-    assert all(word in said for word in words), said
-
-
-def test_a_checkpoint_that_misses_a_file_or_a_field(
-    tiny_page: Path, text: Path, trained: Path, refused: Say
-) -> None:
-    folder = trained / "step-00000002"
-    shutil.move(folder / "model.safetensors", folder / "optimizer.safetensors")
-    said = refused(tiny_page, "--data", text, "--steps", 4, "--resume", trained)
-    assert "has no model.safetensors" in said
-    shutil.copy(folder / "optimizer.safetensors", folder / "model.safetensors")
-    said = refused(tiny_page, "--data", text, "--steps", 4, "--resume", trained)
-    assert "tensors where this model has" in said
-    (folder / "checkpoint.json").write_text('{"format": "specc checkpoint 1"}')
-    assert "no whole checkpoint" in refused(tiny_page, trained, program=sample.main)
 
 
 @pytest.mark.parametrize(

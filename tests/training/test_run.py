@@ -145,7 +145,7 @@ def test_layers_are_compiled_in_place(
 ) -> None:
     compiled: list[str] = []
     monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda self: compiled.append(type(self).__name__)
+        torch.nn.Module, "compile", lambda self, **_: compiled.append(type(self).__name__)
     )
     Run(parse([str(tiny_page), "--data", str(text), "--compile"]), Mesh.single())
     assert compiled == ["TransformerLayer"] * 2

@@ -20,7 +20,8 @@ def sample() -> dict[str, torch.Tensor]:
 
 def write_all(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     entries = {name: Entry(t.dtype, tuple(t.shape)) for name, t in tensors.items()}
-    write(path, entries, tensors.items())
+    with path.open("wb") as file:
+        write(file, entries, tensors.items())
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -75,7 +76,17 @@ def test_a_foreign_header_is_refused(tmp_path: Path, header: bytes) -> None:
 
 def test_writing_checks_what_it_is_given(tmp_path: Path) -> None:
     entries = {"x": Entry(torch.float32, (2,))}
-    with pytest.raises(ValueError, match=r"\(3,\)"):
-        write(tmp_path / "a", entries, [("x", torch.zeros(3))])
-    with pytest.raises(ValueError):
-        write(tmp_path / "a", entries, [])
+    with (tmp_path / "a").open("wb") as file:
+        with pytest.raises(ValueError, match=r"\(3,\)"):
+            write(file, entries, [("x", torch.zeros(3))])
+        with pytest.raises(ValueError):
+            write(file, entries, [])
+
+
+def test_rows_are_read_alone(tmp_path: Path) -> None:
+    tensor = torch.arange(24.0).view(4, 3, 2)
+    write_all(tmp_path / "a", {"first": torch.ones(5), "x": tensor})
+    reader = Reader(tmp_path / "a")
+    for start in range(4):
+        for count in range(4 - start + 1):
+            assert torch.equal(reader.rows("x", start, count), tensor[start : start + count])

@@ -1,4 +1,4 @@
-"""Small sizes: a config's numbers shrunk so that what they decide stays as it is."""
+"""Small copies: a config's numbers shrunk so that what they decide stays as it is."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Any
 
 VOCABULARY = 97  # a prime: nothing divides it by luck
 WINDOW = 5
+LENGTH = 16  # positions of a sequence
 LAYERS = 2
 GROUPS, GROUP_SIZE = 2, 8
 # Channels of a head: the first that all configs take.
 HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)
 
 
-def small(configs: Sequence[Any], *, layers: bool) -> list[Any]:
+def small(configs: Sequence[Any], *, layers: bool, parts: int = 1) -> list[Any]:
     """The configs with every size shrunk; the same sizes shrink alike.
 
-    - query heads per key/value head stay as many (up to 8), key/value heads become two at most;
+    - query heads per key/value head stay as many (up to 8); key/value heads become two at most, or
+      as many as ``parts`` and their number have in common, so that whatever of tp x cp up to
+      ``parts`` divides them still does;
     - a head keeps 8 channels at least, of which the same part is rotated;
     - the width stays heads times channels where it was, else stays on its side of it;
-    - layers stay as many as a pattern over them needs; `layers` False keeps them all;
-    - the vocabulary is 97, a window 5.
+    - layers stay as many as a pattern over them needs; ``layers`` False keeps them all;
+    - the vocabulary is 97, a window 5, a sequence 16.
 
     Raises ValueError where no size of a head is taken by all of the configs.
     """
@@ -31,7 +34,9 @@ def small(configs: Sequence[Any], *, layers: bool) -> list[Any]:
         try:
             return [
                 dataclasses.replace(c, **changes)
-                for c, changes in zip(configs, _changes(configs, channels, layers), strict=True)
+                for c, changes in zip(
+                    configs, _changes(configs, channels, layers, parts), strict=True
+                )
             ]
         except Exception as refused:  # a config's own rules
             error = error or refused
@@ -43,23 +48,31 @@ def narrow_only(configs: Sequence[Any], *, layers: bool) -> list[Any]:
     return [dataclasses.replace(c, **_depth(c, layers)) for c in configs]
 
 
-def _changes(configs: Sequence[Any], channels: int, layers: bool) -> Iterator[dict[str, Any]]:
+def shallow(config: Any) -> Any:
+    """The config with fewer layers; everything else as it is."""
+    return dataclasses.replace(config, **_layers(config))
+
+
+def _changes(
+    configs: Sequence[Any], channels: int, layers: bool, parts: int
+) -> Iterator[dict[str, Any]]:
     widths: dict[int, int] = {}
     for config in configs:  # a width that several configs have must suit the heads of each
         hidden = getattr(config, "hidden_size", None)
         if isinstance(hidden, int):
-            widths[hidden] = math.lcm(widths.get(hidden, 1), _heads(config)[0] * channels)
+            heads = _heads(config, parts)[0]
+            widths[hidden] = math.lcm(widths.get(hidden, 1), heads * channels)
     for config in configs:
-        yield _depth(config, layers) | _width(config, widths, channels)
+        yield _depth(config, layers) | _width(config, widths, channels, parts)
 
 
-def _width(config: Any, widths: dict[int, int], channels: int) -> dict[str, Any]:
+def _width(config: Any, widths: dict[int, int], channels: int, parts: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     hidden = getattr(config, "hidden_size", None)
     if not isinstance(hidden, int):
         return {}
     own = widths[hidden]
-    heads, groups = _heads(config)
+    heads, groups = _heads(config, parts)
     if _has(config, "num_attention_heads"):
         found["num_attention_heads"] = heads
     if _has(config, "num_query_groups"):
@@ -77,33 +90,42 @@ def _width(config: Any, widths: dict[int, int], channels: int) -> dict[str, Any]
     return found
 
 
-def _heads(config: Any) -> tuple[int, int]:
+def _heads(config: Any, parts: int) -> tuple[int, int]:
     """Query heads and key/value heads of the small copy."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_query_groups", None) or heads
-    new_groups = min(groups, GROUPS)
+    common = math.gcd(groups, parts)
+    new_groups = common if common > 1 else min(groups, GROUPS)
     return new_groups * min(heads // groups, GROUP_SIZE), new_groups
 
 
 def _depth(config: Any, layers: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, most in (("vocab_size", VOCABULARY), ("window_size", WINDOW)):
+    for name, most in (
+        ("vocab_size", VOCABULARY),
+        ("window_size", WINDOW),
+        ("max_position_embeddings", LENGTH),
+    ):
         if _has(config, name):
             found[name] = min(getattr(config, name), most)
-    if _has(config, "max_position_embeddings"):
-        found["max_position_embeddings"] = min(config.max_position_embeddings, 16)
-    if layers and _has(config, "num_layers"):
-        count = config.num_layers
-        pattern = getattr(config, "window_attn_skip_freq", None)
-        if isinstance(pattern, tuple):
-            kept = max((pattern.index(v) + 1 for v in set(pattern)), default=1)
-            kept = min(count, max(LAYERS, kept))
-            found |= {"num_layers": kept, "window_attn_skip_freq": pattern[:kept]}
-        elif isinstance(pattern, int) and LAYERS < pattern <= count:
-            found["num_layers"] = pattern
-        else:
-            found["num_layers"] = min(count, LAYERS)
-    return found
+    return found | (_layers(config) if layers else {})
+
+
+def _layers(config: Any) -> dict[str, Any]:
+    """As few layers as show each that a pattern over them has."""
+    if not _has(config, "num_layers"):
+        return {}
+    count = config.num_layers
+    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    patterns = {n: v for n, v in values.items() if isinstance(v, tuple) and len(v) == count}
+    every = values.get("window_attn_skip_freq")
+    if patterns:
+        layers = list(zip(*patterns.values(), strict=True))
+        kept = min(count, max([LAYERS, *(layers.index(layer) + 1 for layer in layers)]))
+        return {"num_layers": kept} | {n: v[:kept] for n, v in patterns.items()}
+    if isinstance(every, int) and LAYERS < every <= count:
+        return {"num_layers": every}
+    return {"num_layers": min(count, LAYERS)}
 
 
 def _has(config: Any, name: str) -> bool:
