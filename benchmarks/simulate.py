@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "simulation"))
 
 import torch
-from one_rank import Job, Measured, simulate
+from one_rank import Job, Measured, fake_group, simulate
 from tracker import Place
 
 from specc.runtime.communication import (
@@ -28,10 +28,13 @@ from specc.runtime.communication import (
     sharding_collectives,
     step_collectives,
 )
+from specc.runtime.data import MicroBatch
 from specc.runtime.layouts import parse_layouts
 from specc.runtime.memory import saved_activations
+from specc.runtime.page import load_page
 from specc.runtime.peak_memory import peak_memory
 from specc.runtime.recompute import Recompute
+from specc.runtime.trainer import Trainer
 from specc.runtime.workload import Workload
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -48,6 +51,7 @@ def main() -> None:
     parser.add_argument("--recompute", default="none", choices=("none", "selective", "full"))
     parser.add_argument("--recompute-every", type=int, default=1)
     parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--cuda", action="store_true", help="also run it on a GPU, with memory")
     parser.add_argument("--top", type=int, default=12, help="rows on what is held at the peak")
     options = parser.parse_args()
     numbers = {k: float(v) if "." in v else int(v) for k, v in (s.split("=") for s in options.set)}
@@ -70,20 +74,24 @@ def main() -> None:
         f"{got.seconds:.0f} s a step\n"
     )
     report(got, job.workload)
+    if options.cuda:
+        real = allocated(job)
+        print(_line("allocated", _size(real), f"{got.peak / real - 1:+.2%}"))
     for (place, operation), size in got.at_peak.most_common(options.top):
         print(f"    {size / GIB:8.3f} GiB at the peak from {operation} in {_words(place)}")
 
 
 def report(got: Measured, work: Workload) -> None:
     """Like layers in one row, and the step as a whole; measured beside formula."""
-    print(f"{'':22}{'measured':>52}{'formula':>52}")
+    print(_line("", "measured", "formula"))
     groups: list[tuple[list[int], list[str]]] = []
     for layer in range(got.shape.layers):
         traffic = layer_collectives(got.shape, work, layer)
+        saved = _size(saved_activations(got.shape, work, layer))
         rows = [
             _row("forward", got.between_ranks(Place("forward", layer)), traffic.forward),
             _row("backward", got.between_ranks(Place("backward", layer)), traffic.backward),
-            _sizes("saved", got.saved[layer], saved_activations(got.shape, work, layer)),
+            _line("saved", _size(got.saved[layer]), saved),
         ]
         if groups and groups[-1][1] == rows:
             groups[-1][0].append(layer)
@@ -96,37 +104,52 @@ def report(got: Measured, work: Workload) -> None:
     for layer in range(got.shape.layers):
         expected += layer_collectives(got.shape, work, layer).times(work.accumulation)
     expected += sharding_collectives(got.shape, work) + step_collectives(got.shape, work)
+    expected = got.counted(expected)
     seen = Counter(one for _, one in got.collectives)
     print("the step")
-    for axis in sorted({one.axis for one in seen}):
-        kept = {one: n for one, n in got.counted(expected).items() if one.axis == axis}
-        print(_row(f"over {axis}", {o: n for o, n in seen.items() if o.axis == axis}, kept))
+    for axis in sorted({one.axis for one in seen | expected}):
+        over = [{o: n for o, n in found.items() if o.axis == axis} for found in (seen, expected)]
+        print(_row(f"over {axis}", *over))
     peak = peak_memory(got.shape, work)
-    print(_sizes("peak", got.peak, peak.total) + f"  {peak.total / got.peak - 1:+.2%}")
+    print(_line("peak", _size(got.peak), f"{_size(peak.total)}, {peak.total / got.peak - 1:+.2%}"))
+    print(_line("", _words(max(got.peaks, key=lambda at: got.peaks[at])), peak.moment))
     for part in ("parameters", "gradients", "optimizer", "activations", "gathered", "working"):
-        print(f"{'':4}{part:18}{'':52}{_size(getattr(peak, part)):>52}")
-    print(f"{'':4}{'when':18}{_words(max(got.peaks, key=lambda at: got.peaks[at])):>52}"
-          f"{peak.moment:>52}")  # fmt: skip
+        print(_line("", part, _size(getattr(peak, part))))
 
 
-def _row(name: str, seen: dict[Collective, int], expected: dict[Collective, int]) -> str:
-    same = "" if Counter(seen) == Counter(expected) else "  DIFFERENT"
-    return f"{'':4}{name:18}{_sums(seen.items()):>52}{_sums(expected.items()):>52}{same}"
+def allocated(job: Job) -> int:
+    """The peak of CUDA's allocator in the second step, over the same fake process group."""
+    page = load_page(job.page)
+    with fake_group(job.degrees.size, job.rank):
+        mesh = job.degrees.mesh(device="cuda", dtype=torch.bfloat16)
+        trainer = Trainer(page, page.config(job.numbers), mesh, job.how, device="cuda")
+        ids = torch.randint(1000, (job.batch, job.length))
+        batches = [MicroBatch(ids, ids, i * job.batch) for i in range(job.accumulation)]
+        for step in range(2):
+            torch.cuda.reset_peak_memory_stats()
+            trainer.step(step, 1e-4, batches)
+            torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated()
 
 
-def _sums(collectives: Iterable[tuple[Collective, int]]) -> str:
+def _row(name: str, seen: Mapping[Collective, int], expected: Mapping[Collective, int]) -> str:
+    formula = "the same" if Counter(seen) == Counter(expected) else _sums(expected)
+    return _line(name, _sums(seen), formula)
+
+
+def _line(name: str, measured: str, formula: str) -> str:
+    return f"    {name:16}{measured:>54}{formula:>24}"
+
+
+def _sums(collectives: Mapping[Collective, int]) -> str:
     """Number and bytes of each kind."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for one, n in collectives:
+    for one, n in collectives.items():
         counts[one.kind] += n
         sizes[one.kind] += n * one.bytes
     short = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR", "all_to_all": "A2A"}
     return ", ".join(f"{counts[k]} {short[k]} {_size(sizes[k])}" for k in sorted(counts)) or "none"
-
-
-def _sizes(name: str, measured: int, formula: int) -> str:
-    return f"{'':4}{name:18}{_size(measured):>52}{_size(formula):>52}"
 
 
 def _size(count: int) -> str:

@@ -72,8 +72,16 @@ def choose(
             return "masked"
     if not fast:
         return "explicit"
-    # cuDNN knows neither windows nor documents here, nor wide heads.
-    return "cudnn" if plain and not documents and head_dim <= 128 else "flash"
+    # cuDNN knows neither windows nor documents here, nor wide heads, and its backward is not
+    # deterministic; flash's is, where torch.use_deterministic_algorithms asks for it.
+    if (
+        plain
+        and not documents
+        and head_dim <= 128
+        and not torch.are_deterministic_algorithms_enabled()
+    ):
+        return "cudnn"
+    return "flash"
 
 
 def kernel_name(

@@ -82,6 +82,7 @@ class Planner:
         self._places = ranks_places(mesh)
         self._load: dict[int, list[int]] = {}  # bytes by the number of holders, of each of them
         self._held = cache(self._find_held)
+        self._sizes = cache(self._count)
         self._chosen = cache(self._choose)
 
     def assign(self, tensors: Mapping[K, tuple[Tensor, ParameterRecord]]) -> dict[K, Shards]:
@@ -102,10 +103,10 @@ class Planner:
                 f"rank {self.mesh.rank} holds {own} of a tensor {record.shape} cut by {cuts}, "
                 f"and by the mesh's sizes it would not: {self._places[self.mesh.rank]}"
             )
-        copies = min(map(len, held.values()), default=1)
+        copies, largest = self._sizes(record.shape, cuts)
         load = self._load.setdefault(copies, [0] * copies)
         turn = load.index(min(load))
-        load[turn] += tensor.element_size() * max((math.prod(p.extent) for p in held), default=0)
+        load[turn] += tensor.element_size() * largest
         return self._chosen(record.shape, cuts, turn)
 
     def _find_held(
@@ -118,6 +119,12 @@ class Planner:
             if all(part.extent):
                 held.setdefault(part, []).append(rank)
         return {part: tuple(ranks) for part, ranks in held.items()}
+
+    def _count(self, shape: tuple[int, ...], cuts: tuple[Division, ...]) -> tuple[int, int]:
+        """How many ranks hold each part, and how many entries the largest part has."""
+        held = self._held(shape, cuts)
+        largest = max((math.prod(part.extent) for part in held), default=0)
+        return min(map(len, held.values()), default=1), largest
 
     def _choose(self, shape: tuple[int, ...], cuts: tuple[Division, ...], turn: int) -> Shards:
         held = self._held(shape, cuts)

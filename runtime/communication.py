@@ -106,7 +106,7 @@ def end_collectives(shape: ModelShape, work: Workload) -> Traffic:
     forward += Counter(
         [Collective("all_reduce", "tp", per_token), Collective("all_reduce", "tp", 2 * per_token)]
     )
-    backward = Counter([Collective("all_reduce", "tp", 2 * per_token)])
+    backward = Counter([Collective("all_reduce", "tp", per_token)])
     if work.degrees.sequence_parallel:
         gather = Collective("all_gather", "tp", whole)
         return Traffic(forward + Counter([gather]), backward + Counter([gather, reduction]))

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-
 # torch 2.11 raises the first where 2.13 raises the second.
 _BREAKS = (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError)
 
@@ -28,7 +27,8 @@ def compile_layers(units: Sequence[nn.Module], *, backend: str = "inductor") -> 
     for unit in units:
         unit.compile(fullgraph=True, backend=backend)
         # Where Module.compile puts what a call of the module runs.
-        unit._compiled_call_impl = _explained(type(unit), unit._compiled_call_impl)
+        call: Any = unit._compiled_call_impl
+        unit._compiled_call_impl = _explained(type(unit), call)
 
 
 def _explained(kind: type[nn.Module], call: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,8 +42,9 @@ def _explained(kind: type[nn.Module], call: Callable[..., Any]) -> Callable[...,
 
 
 def _sentence(kind: type[nn.Module], error: Exception) -> str:
-    library = Path(torch.__file__).parent
-    frames = [f for f in getattr(error, "real_stack", ()) if library not in Path(f.filename).parents]
+    torchs = Path(torch.__file__).parent
+    stack = getattr(error, "real_stack", ())
+    frames = [frame for frame in stack if torchs not in Path(frame.filename).parents]
     where = f" at {frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
     reason = str(error).strip().splitlines()[0]
     return (

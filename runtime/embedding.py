@@ -88,7 +88,7 @@ class PositionEmbedding(nn.Module):
         declare(self, "weight", ParameterRecord((max_positions, hidden), law=Normal(init_std)))
 
     def forward(self, positions: Positions) -> Tensor:
-        """The rows of the positions held between the layers: [t, h] in the mesh's dtype."""
+        """Rows of the positions held between the layers: [t, h]; with documents [b, t, h]."""
         return F.embedding(positions.local_ids, self.weight.to(self.mesh.dtype))
 
     def extra_repr(self) -> str:

@@ -23,7 +23,7 @@ from .positions import own_places
 from .refusal import Refusal
 from .trainer import Trainer, Training
 
-SEQUENCES, SEED, STEP = 8, 3, 5
+SEED, STEP = 3, 5
 MAX_NORM = 0.1  # below the norm of any gradient here
 CLOSE = 1e-5  # float32 rounding, relative to a tensor's largest entry
 
@@ -53,29 +53,40 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Of a step's batch. Every layout has to cut it in equal parts, and each part in micro-batches;
+    of 7 sequences or more, one has no label that counts.
+    """
+
+    sequences: int = 8
+    length: int = 16
+
+
+@dataclass(frozen=True)
 class Batch:
-    """A step's sequences, whole: ``ids`` and ``labels`` [8, length], and where documents begin."""
+    """A step's whole sequences: ``ids`` and ``labels`` [b, s], and where documents begin."""
 
     ids: Tensor
     labels: Tensor
     starts: Tensor | None
 
 
-def make_batch(vocabulary: int, length: int, *, packed: bool) -> Batch:
-    """Always the same. Sequences differ in how many labels count, one has none that does.
+def make_batch(vocabulary: int, shape: Shape, *, packed: bool) -> Batch:
+    """Always the same. Sequences differ in how many labels count.
 
     ``packed``: each sequence holds documents of its own lengths, of 1 token up.
     """
+    b, s = shape.sequences, shape.length
     generator = torch.Generator().manual_seed(7)
-    ids, labels = torch.randint(vocabulary, (2, SEQUENCES, length), generator=generator)
-    for row in range(SEQUENCES):
-        labels[row, : 5 * row % length] = IGNORED
-    labels[6] = IGNORED  # with one sequence a call, the mean over no label
+    ids, labels = torch.randint(vocabulary, (2, b, s), generator=generator)
+    for row in range(b):
+        labels[row, : 5 * row % s] = IGNORED
+    labels[6:7] = IGNORED  # with one sequence a call, the mean over no label
     if not packed:
         return Batch(ids, labels, None)
-    begins = torch.rand((SEQUENCES, length), generator=generator) < 0.3
+    begins = torch.rand((b, s), generator=generator) < 0.3
     begins[:, 0] = True
-    starts = torch.where(begins, torch.arange(length), 0).cummax(1).values
+    starts = torch.where(begins, torch.arange(s), 0).cummax(1).values
     return Batch(ids, labels, starts)
 
 
@@ -99,7 +110,7 @@ def make_trainer(page: Page, config: Any, mesh: Mesh, case: Case) -> Trainer:
 
 
 def one_step(
-    page: Page, config: Any, mesh: Mesh, case: Case, length: int, values: Tensors | None = None
+    page: Page, config: Any, mesh: Mesh, case: Case, shape: Shape, values: Tensors | None = None
 ) -> Tensors:
     """Everything of one step, as whole tensors by name; ``values`` replace the initial ones.
 
@@ -110,7 +121,7 @@ def one_step(
     initial = full_tensors(trainer.model, mesh)
     if values is not None:
         load_full_tensors(trainer.model, mesh, values)
-    batch = make_batch(vocabulary(trainer.model, config), length, packed=case.packed)
+    batch = make_batch(vocabulary(trainer.model, config), shape, packed=case.packed)
     return _named("initial", initial) | observed(trainer, batch, case)
 
 
@@ -130,9 +141,9 @@ def observed(trainer: Trainer, batch: Batch, case: Case) -> Tensors:
     with model.register_forward_hook(keep):
         loss = trainer.gradients(STEP, list(micro_batches(batch, mesh, case)))
     seen = {"loss": trainer.summed(loss)}
-    rows = SEQUENCES // mesh.dp.size // case.accumulation
-    shape = (rows, batch.ids.shape[1] // mesh.cp.size)
-    if all(output.shape[:2] == shape for output in outputs):
+    b, s = batch.ids.shape
+    own = (b // mesh.dp.size // case.accumulation, s // mesh.cp.size)
+    if all(output.shape[:2] == own for output in outputs):
         seen["output"] = torch.cat(outputs)
     seen |= _named("gradient", full_tensors(model, mesh, grads=True))
     seen["norm"] = clip_gradients(model, mesh, MAX_NORM)
@@ -152,9 +163,12 @@ def vocabulary(model: nn.Module, config: Any) -> int:
     return found
 
 
-def _rows(mesh: Mesh, case: Case) -> Iterator[slice]:
+def _rows(sequences: int, mesh: Mesh, case: Case) -> Iterator[slice]:
     """The rows of the batch that this rank sees, those of each micro-batch."""
-    size = SEQUENCES // mesh.dp.size // case.accumulation
+    parts = mesh.dp.size * case.accumulation
+    if sequences % parts:
+        raise ValueError(f"{parts} micro-batches do not divide a step of {sequences} sequences")
+    size = sequences // parts
     for turn in range(case.accumulation):
         first = (turn * mesh.dp.size + mesh.dp.rank) * size
         yield slice(first, first + size)
@@ -162,7 +176,7 @@ def _rows(mesh: Mesh, case: Case) -> Iterator[slice]:
 
 def micro_batches(batch: Batch, mesh: Mesh, case: Case) -> Iterator[MicroBatch]:
     """What the trainer is handed on this rank: whole sequences."""
-    for rows in _rows(mesh, case):
+    for rows in _rows(len(batch.ids), mesh, case):
         starts = {} if batch.starts is None else {"starts": batch.starts[rows]}
         yield MicroBatch(batch.ids[rows], batch.labels[rows], rows.start, **starts)
 
@@ -180,14 +194,14 @@ def moved(initial: Mapping[str, Tensor]) -> Tensors:
     }
 
 
-def alone(page: Page, config: Any, case: Case, length: int, mesh: Mesh) -> tuple[Tensors, Tensors]:
+def alone(page: Page, config: Any, case: Case, shape: Shape, mesh: Mesh) -> tuple[Tensors, Tensors]:
     """The values that the step of one process is given, and the step."""
     values = moved(full_tensors(make_trainer(page, config, mesh, case).model, mesh))
-    return values, one_step(page, config, mesh, case, length, values)
+    return values, one_step(page, config, mesh, case, shape, values)
 
 
 def rounding(
-    page: Page, config: Any, case: Case, length: int, values: Tensors, step: Tensors
+    page: Page, config: Any, case: Case, shape: Shape, values: Tensors, step: Tensors
 ) -> dict[str, float]:
     """Gradients that are zero but for rounding: to be compared by the largest of all, given here.
 
@@ -196,15 +210,15 @@ def rounding(
     """
     if page.loss not in LOSSES:
         return {}  # one call is all that there is
-    mesh, parts = Mesh.single(), replace(case, accumulation=SEQUENCES)
-    again = one_step(page, config, mesh, parts, length, values)
+    mesh, parts = Mesh.single(), replace(case, accumulation=shape.sequences)
+    again = one_step(page, config, mesh, parts, shape, values)
     largest = {
         kind: max(float(g.abs().max()) for name, g in step.items() if name.startswith(kind))
         for kind in ("gradient", "clipped")
     }
     return {
         name: largest[name.split()[0]]
-        for name, found in differences(again, step, mesh, case, length).items()
+        for name, found in differences(again, step, mesh, case, shape).items()
         if found > CLOSE and name.split()[0] in largest
     }
 
@@ -214,7 +228,7 @@ def differences(
     expected: Tensors,
     mesh: Mesh,
     case: Case,
-    length: int,
+    shape: Shape,
     sizes: Mapping[str, float] = {},
 ) -> dict[str, float]:
     """max |a - b| / max |b| of each tensor, in the order of the step; ``CLOSE`` is rounding.
@@ -223,8 +237,8 @@ def differences(
     missing, shapes or types differ, there is a NaN, or b is all zero and a is not. NaN where both
     are all zero: that says nothing of the layout. Initial values differ by infinity or not at all.
     """
-    rows = [r for rows in _rows(mesh, case) for r in range(rows.start, rows.stop)]
-    places = own_places(length, mesh)
+    rows = [r for rows in _rows(shape.sequences, mesh, case) for r in range(rows.start, rows.stop)]
+    places = own_places(shape.length, mesh)
     found: dict[str, float] = {}
     for name in [*expected, *(name for name in got if name not in expected)]:
         if name not in got or name not in expected:

@@ -13,9 +13,6 @@ from .memory import saved_activations, saved_by_attention, saved_once
 from .model_shape import ModelShape
 from .workload import Workload
 
-# Float32 copies of the logits in the loss's backward, over tp and in one process.
-_LOGITS, _LOGITS_ONE_PROCESS = 5, 3
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -47,7 +44,7 @@ def peak_memory(shape: ModelShape, work: Workload) -> Memory:
 def moments(shape: ModelShape, work: Workload) -> list[Memory]:
     """The moments of a step that may be its fullest, in their order.
 
-    They are: the loss's backward (all activations, the logits); each layer's backward, the last
+    They are: the last layer's dropout; the loss's backward (all activations, the logits); each layer's backward, the last
     first; the reduction of its gradients; what ends the step. FSDP, gradients and optimizer states
     exist already.
     """
@@ -71,6 +68,8 @@ class _Moments:
 
     def all(self) -> list[Memory]:
         found = [self._loss()]
+        if self.shape.dropout:
+            found.insert(0, self._dropout())
         for number in reversed(range(self.shape.layers)):
             found.append(self._layer(number))
             if self.zero:
@@ -100,14 +99,38 @@ class _Moments:
             working=working,
         )
 
+    def _dropout(self) -> Memory:
+        """The last one's hash: of [b, t, h] three int32 at a time, the sum before and after it."""
+        count = self.shape.layers
+        return self._at(
+            "the last layer's dropout",
+            keeping=count,
+            whole=1 if self.zero == 3 else count,
+            done=0,
+            working=16 * self.work.tokens_between * self.shape.hidden,
+        )
+
     def _loss(self) -> Memory:
-        tp, count = self.work.degrees.tp, self.shape.layers
-        logits = 4 * self.work.tokens * -(-self.shape.vocab // tp) // self.work.loss_chunks
-        working = (_LOGITS if tp > 1 else _LOGITS_ONE_PROCESS) * logits + self.final
+        count = self.shape.layers
+        working = self._logits() + self.final
         if not self.zero and self.size < 4:
             working += self.size * self.table  # the output layer's weight, cast
         whole = 1 if self.zero == 3 else count  # the last layer's comes early
         return self._at("the loss's backward", keeping=count, whole=whole, done=0, working=working)
+
+    def _logits(self) -> int:
+        """The logits and what their gradient takes."""
+        tp, chunks = self.work.degrees.tp, self.work.loss_chunks
+        piece = self.work.tokens * -(-self.shape.vocab // tp) // chunks
+        if chunks == 1 and tp == 1:
+            return 12 * piece  # in float32: their logarithms, and two gradients
+        rounded = self.size if self.size < 4 else 0
+        own = (self.size + 4 + max(1, rounded)) * piece  # as saved, in float32, rounded again
+        if chunks == 1:
+            return own
+        # The gradients of x and, in float32, of the weight exist whole.
+        gradients = self.work.tokens * self.shape.hidden * self.size + 4 * self.table
+        return gradients + max(own, rounded * (self.table + piece))
 
     def _layer(self, number: int) -> Memory:
         above = self.shape.layers - 1 - number

@@ -47,22 +47,22 @@ class Recompute:
 
     Of a layer (an element of the outermost module lists) the backward finds kept
 
-    ============================  =====================================  ===========================
-    choice                        kept from the forward                  repeated with collectives
-    ============================  =====================================  ===========================
-    "none"                        what its backward needs                nothing
-    "full"                        its inputs                             its forward, but for the
-                                                                         reduction that ends it
-    "selective"                   its inputs; results of products with   all-gathers and
-                                  a weight, of attention kernels, of     all-to-alls (compiled: those
-                                  reduce-scatters and all-reduces        that its backward needs)
-    "selective" with ``modules``  as "none", but of the modules named    these modules' forwards
+    ============================  ===================================  ========================
+    choice                        kept from the forward                repeated with collectives
+    ============================  ===================================  ========================
+    "none"                        what its backward needs              nothing
+    "full"                        its inputs                           its forward, but for the
+                                                                       reduction that ends it
+    "selective"                   its inputs; results of products      all-gathers, all-to-alls
+                                  with a weight, attention kernels,    (compiled: if its backward
+                                  reduce-scatters and all-reduces      reads what comes of them)
+    "selective" with ``modules``  as "none", but of the modules named  these modules' forwards
                                   their inputs only
-    ============================  =====================================  ===========================
+    ============================  ===================================  ========================
 
-    A product that a reduction follows (``RowParallelLinear`` at tp above 1) is not kept, its sum is;
-    not compiled, it is computed again. Under cp an attention kernel runs once for each block of
-    keys, and each block's result is kept.
+    A product that a reduction follows (``RowParallelLinear`` at tp above 1) is not kept, but its
+    sum; not compiled, it is computed again. Under cp an attention kernel runs once for each block
+    of keys, and each block's result is kept.
 
     ``every``: every so-manieth layer does so, the first included; the others keep all.
     ``modules``: names that submodules have in the layers (``mlp``, ``self_attention``, ...);
@@ -116,7 +116,8 @@ def apply_recompute(units: Sequence[nn.Module], choice: Recompute) -> None:
         policy = _policy
     for module in dict.fromkeys(targets):
         # A class and not an attribute, so that layers of one class stay one graph when compiled.
-        module.__class__ = _recomputed(type(module), policy)
+        kind: Any = type(module)
+        module.__class__ = _recomputed(kind, policy)
 
 
 def _named(units: Sequence[nn.Module], names: Sequence[str]) -> list[nn.Module]:

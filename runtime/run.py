@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from . import announce, checkpoint
 from .data import MicroBatch
@@ -18,11 +18,12 @@ from .data_open import open_data
 from .launch import Job, patience
 from .mesh import Mesh
 from .options import Options
-from .page import Page, load_page
+from .page import load_page
 from .prefetch import Prefetch
 from .progress import Clock, Progress, Report
 from .refusal import Refusal
 from .resume import resumed
+from .run_checks import check_vocabulary, embedded, sequence_length
 from .trainer import Trainer, Training, takes_documents
 
 
@@ -57,7 +58,7 @@ class Run:
         self._mark = mark
         self.page = load_page(options.page)
         self.config = self.page.config(options.changes)
-        self.length = _length(options, self.page, self.config, mesh)
+        self.length = sequence_length(options, self.page, self.config, mesh)
         self.layout = options.layout(mesh.dp.size, mesh.dp.rank)
         self.schedule = options.schedule()
         self.data = open_data(
@@ -76,7 +77,7 @@ class Run:
         if found:
             self.done, self.position = found[1].step, found[1].sequences
         vocabulary = getattr(self.config, "vocab_size", None)
-        self._check_vocabulary(vocabulary)
+        check_vocabulary(self.data, vocabulary, self.page)
         self.trainer = Trainer(
             self.page,
             self.config,
@@ -96,7 +97,7 @@ class Run:
         )
         model = self.trainer.model
         if vocabulary is None:
-            self._check_vocabulary(_embedded(model))
+            check_vocabulary(self.data, embedded(model), self.page)
         if options.packed_documents and not takes_documents(model):
             raise Refusal(
                 f"--packed-documents: forward of {type(model).__name__} in {options.page} takes no "
@@ -261,48 +262,3 @@ class Run:
         if self.saver.saved and self.options.async_save:
             self.progress.note(f"saved {self.saver.saved}")
         self.result.saved = self.saver.saved or self.result.saved
-
-    def _check_vocabulary(self, vocabulary: int | None) -> None:
-        if vocabulary is None:
-            return
-        if self.data.largest < vocabulary:
-            self.data.refuse_from(vocabulary)  # of large files it has seen samples only
-            return
-        tokenizer = self.data.tokenizer
-        known = f" (tokenizer {tokenizer.kind} has {tokenizer.size})" if tokenizer else ""
-        raise Refusal(
-            f"The data has token {self.data.largest}{known}, and {self.page.path} has vocab_size "
-            f"{vocabulary}, so its last is {vocabulary - 1}."
-        )
-
-
-def _length(options: Options, page: Page, config: Any, mesh: Mesh) -> int:
-    most = getattr(config, "max_position_embeddings", None)
-    length = most if options.seq_length is None else options.seq_length
-    if length is None:
-        raise Refusal(
-            f"The Config of {page.path} has no max_position_embeddings: give --seq-length."
-        )
-    if most is not None and length > most:
-        raise Refusal(
-            f"--seq-length {length} is longer than the {most} positions of {page.path} "
-            "(max_position_embeddings)."
-        )
-    pieces = 2 * mesh.cp.size if mesh.cp.size > 1 else 1
-    if length % pieces:
-        raise Refusal(
-            f"--cp {mesh.cp.size} deals each sequence out in {pieces} equal pieces, which do not "
-            f"make up --seq-length {length}."
-        )
-    if mesh.sequence_parallel and length // mesh.cp.size % mesh.tp.size:
-        part = "" if mesh.cp.size == 1 else f" / --cp {mesh.cp.size} = {length // mesh.cp.size}"
-        raise Refusal(
-            f"--sequence-parallel: tp {mesh.tp.size} does not divide --seq-length {length}{part}."
-        )
-    return int(length)
-
-
-def _embedded(model: nn.Module) -> int | None:
-    """How many tokens the model's first embedding knows: for a page whose Config does not say."""
-    sizes = (getattr(module, "num_embeddings", None) for module in model.modules())
-    return next((size for size in sizes if isinstance(size, int)), None)

@@ -14,7 +14,8 @@ cast a float32 weight themselves.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +83,16 @@ class ShardedGroups:
 
     def watch(self) -> None:
         """Puts hooks around the modules' forwards."""
+        # As FSDP's own hooks, they are no part of a compiled layer. Asked for here, since it
+        # imports all of torch.compile.
+        outside: Any = torch._dynamo.disable
+        after_forward = outside(self._after_forward)
         for group in self._groups:
+            before_forward = outside(functools.partial(self._before_forward, group))
             # Behind FSDP's hook, which gathers; and in front of it, as what its hook asks for in
             # the backward has to run after what ours does.
-            group.module.register_forward_pre_hook(self._before_forward(group), with_kwargs=True)
-            group.module.register_forward_hook(self._after_forward, prepend=True)
+            group.module.register_forward_pre_hook(before_forward, with_kwargs=True)
+            group.module.register_forward_hook(after_forward, prepend=True)
 
     def take_zeros(self) -> set[str]:
         """The names of what got zeros and no gradient on this rank, since the last call."""
@@ -94,23 +100,18 @@ class ShardedGroups:
         self._filled, self._reached = set(), set()
         return zeros
 
-    def _before_forward(self, group: _Group) -> Any:
-        @torch._dynamo.disable  # FSDP's own hooks are no part of a compiled layer either
-        def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
-            if group.tied:
-                for _, parameter in group.gathered():
-                    parameter.grad_dtype = torch.float32
-            for tensor in _differentiable((args, kwargs)):
-                # They come from one function of FSDP, whose backward reduces the group's gradients.
-                tensor.register_hook(lambda _: self._complete(group))
-                break
+    def _before_forward(self, group: _Group, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if group.tied:
+            for _, parameter in group.gathered():
+                parameter.grad_dtype = torch.float32
+        for tensor in _differentiable((args, kwargs)):
+            # They come from one function of FSDP, whose backward reduces the group's gradients.
+            _hook(tensor, functools.partial(self._complete, group))
+            break
 
-        return hook
-
-    @torch._dynamo.disable
     def _after_forward(self, module: nn.Module, args: Any, output: Any) -> None:
         for tensor in _differentiable(output):
-            tensor.register_hook(lambda _: self._queue())
+            _hook(tensor, self._queue)
 
     def _queue(self) -> None:
         if not self._queued:
@@ -139,6 +140,15 @@ def sharded_groups(model: nn.Module) -> ShardedGroups | None:
     """The groups that ``shard`` made of this model."""
     found: ShardedGroups | None = model.__dict__.get(_GROUPS)
     return found
+
+
+def _hook(tensor: Tensor, run: Callable[[], None]) -> None:
+    """Runs when the tensor's gradient is known, and leaves it."""
+
+    def hook(gradient: Tensor) -> None:
+        run()
+
+    tensor.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _differentiable(values: Any) -> Iterator[Tensor]:

@@ -86,16 +86,7 @@ def _run(
     store: Store,
     mark: Callable[[str], None] = lambda where: None,
 ) -> None:
-    mesh = Mesh.launch(
-        tp=options.tp,
-        cp=options.cp,
-        dp_replicate=options.dp_replicate,
-        sequence_parallel=options.sequence_parallel,
-        cp_comm_type=options.cp_comm_type,
-        device=device,
-        dtype=dtype,
-        **_for_mesh(options),
-    )
+    mesh = launch_mesh(options, device, dtype)
     if mesh.size > 1:
         _verify(options, mesh)
     Run(options, mesh, device, job=launch.job(store), mark=mark).train()
@@ -132,6 +123,20 @@ def _watched(watch: Watch, program: Callable[[], None]) -> int:
         os._exit(1 if told is None else LOST)  # leaving the group would wait for the others
     watch.done()
     return 0
+
+
+def launch_mesh(options: Options, device: str, dtype: torch.dtype) -> Mesh:
+    """The mesh that the options ask for, over the initialised process group."""
+    return Mesh.launch(
+        tp=options.tp,
+        cp=options.cp,
+        dp_replicate=options.dp_replicate,
+        sequence_parallel=options.sequence_parallel,
+        cp_comm_type=options.cp_comm_type,
+        device=device,
+        dtype=dtype,
+        **_for_mesh(options),
+    )
 
 
 def _for_mesh(options: Options) -> dict[str, Any]:

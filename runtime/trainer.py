@@ -29,9 +29,10 @@ from .refusal import Refusal
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained; none of it changes a loss beyond rounding, save the first row.
+    """How a model is trained. From ``accumulation`` on, nothing changes a loss beyond rounding.
 
-    ``fsdp`` None: where the run needs it. ``zero`` is its stage.
+    ``clip``: the highest norm of all gradients, 0 for none. ``fsdp`` None: where the run needs it;
+    ``zero`` is its stage.
     """
 
     betas: tuple[float, float] = (0.9, 0.95)

@@ -7,129 +7,20 @@ this machine's CPU at each layout; loss, gradients and initial values are compar
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import math
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from . import launch
 from .layouts import Degrees, fitting, parse_layouts
-from .mesh import Mesh
-from .one_step import CLOSE, Case, alone, rounding
+from .one_step import CLOSE
 from .options import change
-from .page import Number, Page, load_page
-from .reduced import LENGTH, narrow_only, small
+from .page import Page, load_page
 from .refusal import Refusal
-from .trainer import takes_documents
-from .verify_worker import Alone, Outcome, Plan
-
-LIMIT = 30_000_000  # parameters of a copy: a step at a layout takes seconds above
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy of a page that runs in one process, and the steps that it took there, by ``packed``.
-
-    ``config`` is None where the page has none.
-    """
-
-    config: Any
-    whole: Any
-    length: int
-    steps: Mapping[bool, Alone]
-
-    @property
-    def described(self) -> str:
-        """The numbers that are other ones than the page's."""
-        old, new = Page.values(self.whole), Page.values(self.config)
-        changed = [f"{name}={new[name]!r}" for name in new if new[name] != old[name]]
-        return f"a copy with {', '.join(changed)}" if changed else "as it stands"
-
-
-def reduced(page: Page, layouts: Sequence[Degrees], changes: Mapping[str, Number]) -> Copy:
-    """The smallest copy of the page that takes a step in one process; ``changes`` are kept in it.
-
-    Raises Refusal where none does, with what each one that was tried said.
-    """
-    whole = page.config(changes)
-    cut = math.lcm(1, *map(_pieces, layouts))
-    length = -(-LENGTH // cut) * cut
-    refused: list[str] = []
-    for config in _smaller(page, whole, layouts, length, changes):
-        try:
-            built = page.build(Mesh.single(), config, device="meta")
-            count = sum(p.numel() for p in built.parameters())
-            if count > LIMIT:
-                refused.append(f"{count:,} parameters are more than {LIMIT:,}")
-                continue
-            own = min(length, getattr(config, "max_position_embeddings", length))
-            steps = {
-                packed: _alone(page, config, Case(packed=packed), own)
-                for packed in ((False, True) if takes_documents(built) else (False,))
-            }
-        except Exception as error:  # whatever the page's classes say of numbers that are not theirs
-            refused.append(str(error.__cause__ or error).strip().splitlines()[0])
-            continue
-        return Copy(config, whole, own, steps)
-    raise Refusal(
-        f"No copy of {page.path} that is small enough could be run in one process "
-        f"({'; '.join(dict.fromkeys(refused))}): give numbers that make one, as in "
-        "--set num_layers=2."
-    )
-
-
-def _alone(page: Page, config: Any, case: Case, length: int) -> Alone:
-    values, step = alone(page, config, case, length, Mesh.single())
-    return Alone(values, step, rounding(page, config, case, length, values, step))
-
-
-def _pieces(degrees: Degrees) -> int:
-    """What has to divide a sequence: zigzag pieces over cp, and what sequence parallel cuts."""
-    zigzag = 2 * degrees.cp if degrees.cp > 1 else 1
-    return math.lcm(zigzag, degrees.cp * (degrees.tp if degrees.sequence_parallel else 1))
-
-
-def _smaller(
-    page: Page, whole: Any, layouts: Sequence[Degrees], length: int, changes: Mapping[str, Number]
-) -> Iterator[Any]:
-    """Configs to try, the smallest first: all sizes small, widths as they are, the page's own."""
-    if whole is None:
-        yield None
-        return
-    # Heads are dealt out over tp, and over cp too where attention exchanges them for positions.
-    parts = math.lcm(1, *(d.tp * (d.cp if d.cp_comm_type == "a2a" else 1) for d in layouts))
-    tried = []
-    ways: tuple[Callable[[], Any], ...] = (
-        lambda: small([whole], layers=True, parts=parts)[0],
-        lambda: narrow_only([whole], layers=True)[0],
-        lambda: whole,
-    )
-    for shrink in ways:
-        try:
-            config = dataclasses.replace(shrink(), **changes)
-            most = getattr(whole, "max_position_embeddings", None)
-            if isinstance(most, int) and "max_position_embeddings" not in changes:
-                config = dataclasses.replace(config, max_position_embeddings=min(most, length))
-            config = _without_draws(config)
-        except Exception:  # the config's own rules
-            continue
-        if config not in tried:
-            tried.append(config)
-            yield config
-
-
-def _without_draws(config: Any) -> Any:
-    """Attention's dropout draws from torch's generator, and not the same at another layout.
-
-    A probability of 1e-30 drops nothing, and is above 0 where the page was written for that.
-    """
-    given = getattr(config, "attention_dropout", 0.0)
-    return dataclasses.replace(config, attention_dropout=1e-30) if given > 0 else config
+from .verify_copy import Copy, changed, reduced
+from .verify_worker import Outcome, Plan
 
 
 def verify(
@@ -149,9 +40,9 @@ def verify(
             step.write(folder, packed=packed)
         Plan(
             page=str(page.path.resolve()),
-            config=None if copy.config is None else Page.values(copy.config),
-            whole=None if copy.whole is None else Page.values(copy.whole),
-            length=copy.length,
+            config=changed(page.config(), copy.config),
+            whole=changed(page.config(), copy.whole),
+            shape=copy.shape,
             packed=True in copy.steps,
             layouts=tuple(layouts),
         ).write(folder)

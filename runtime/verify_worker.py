@@ -22,8 +22,8 @@ import torch.distributed as dist
 from .launch import rank, world_size
 from .layouts import Degrees
 from .mesh import Mesh
-from .one_step import CLOSE, Case, Tensors, differences, one_step
-from .page import Page, load_page
+from .one_step import CLOSE, Case, Shape, Tensors, differences, one_step
+from .page import LOSSES, Page, load_page
 from .reduced import shallow
 from .refusal import Refusal
 
@@ -34,15 +34,15 @@ PATIENCE = timedelta(minutes=2)  # for a rank that others wait for: it failed wh
 class Plan:
     """What is to be run: read from, and written to, a folder that all processes see.
 
-    ``config`` has the fields of the copy by name, ``whole`` those of the page as it stands (None:
-    it has no Config). ``packed``: whether forward takes packed documents. Beside it in the folder
+    ``config`` has the fields of the copy that are not the page's own, ``whole`` those that were set
+    for both. ``packed``: whether forward takes packed documents. Beside it in the folder
     stands what is compared with, an ``Alone``.
     """
 
     page: str
-    config: dict[str, Any] | None
-    whole: dict[str, Any] | None
-    length: int
+    config: dict[str, Any]
+    whole: dict[str, Any]
+    shape: Shape
     packed: bool
     layouts: tuple[Degrees, ...]
 
@@ -52,12 +52,13 @@ class Plan:
     @staticmethod
     def read(folder: Path) -> Plan:
         values = json.loads((folder / "plan.json").read_text())
+        values["shape"] = Shape(**values["shape"])
         return Plan(**values | {"layouts": tuple(Degrees(**v) for v in values["layouts"])})
 
-    def cases(self, degrees: Degrees) -> list[Case]:
+    def cases(self, degrees: Degrees, loss: str | None) -> list[Case]:
         """How a layout is run: whole sequences at once, then packed ones in two parts."""
-        parts = 2 if degrees.dp < 8 else 1
-        return [Case(degrees), Case(degrees, accumulation=parts, packed=self.packed)]
+        in_parts = Case(degrees, accumulation=2, packed=self.packed)
+        return [Case(degrees), in_parts] if loss in LOSSES else [Case(degrees)]
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,9 @@ def _alone(folder: Path, packed: bool) -> Path:
     return folder / ("packed.pt" if packed else "whole.pt")
 
 
-def make_config(page: Page, values: Mapping[str, Any] | None) -> Any:
-    """The page's Config with these fields, as they come out of JSON."""
-    if values is None or page.config_class is None:
+def make_config(page: Page, values: Mapping[str, Any]) -> Any:
+    """The page's Config with these fields, as they come out of JSON; None where it has none."""
+    if page.config_class is None:
         return None
     tupled = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     return page.config_class(**tupled)
@@ -174,10 +175,10 @@ def _compared(plan: Plan, page: Page, folder: Path, degrees: Degrees) -> Outcome
     _ask_page(plan, page, mesh)
     config = make_config(page, plan.config)
     found: dict[str, float] = {}
-    for case in plan.cases(degrees):
+    for case in plan.cases(degrees, page.loss):
         alone = Alone.read(folder, packed=case.packed)
-        step = one_step(page, config, mesh, case, plan.length, alone.values)
-        differ = differences(step, alone.step, mesh, case, plan.length, alone.sizes)
+        step = one_step(page, config, mesh, case, plan.shape, alone.values)
+        differ = differences(step, alone.step, mesh, case, plan.shape, alone.sizes)
         for name, difference in differ.items():
             before = found.get(name, difference)
             # The greater; of a NaN, which says nothing, the other.

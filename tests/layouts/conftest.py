@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from layout_pages import PAGES
-from layout_step import LENGTH, Alone, page_of
+from layout_step import SHAPE, Alone, page_of
 
 from specc.runtime import Mesh
 from specc.runtime.one_step import Case, alone
@@ -45,7 +45,7 @@ def alone_(
     ) -> Alone:
         page = page_of(str(page_file(name)))
         case = Case(accumulation=accumulation, packed=packed)
-        values, step = alone(page, page.config(), case, LENGTH, Mesh.single(dtype))
+        values, step = alone(page, page.config(), case, SHAPE, Mesh.single(dtype))
         file = folder / f"{name} {dtype} {case}.pt"
         torch.save({"values": values, "step": step}, file)
         return Alone(str(page.path), str(file), packed)

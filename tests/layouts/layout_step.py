@@ -12,10 +12,10 @@ import torch
 from torch._dynamo.utils import counters
 
 from specc.runtime import compile
-from specc.runtime.one_step import Case, differences, one_step
+from specc.runtime.one_step import Case, Shape, differences, one_step
 from specc.runtime.page import Page, load_page
 
-LENGTH, VOCABULARY = 16, 131
+SHAPE, VOCABULARY = Shape(), 131
 
 Differences = Mapping[str, float]
 
@@ -42,10 +42,10 @@ def run(one: Alone, case: Case, dtype: torch.dtype) -> Differences:
     expected = torch.load(one.file)
     page, mesh = page_of(one.page), case.degrees.mesh(dtype=dtype)
     with _compiled_quickly():
-        got = one_step(page, page.config(), mesh, case, LENGTH, expected["values"])
+        got = one_step(page, page.config(), mesh, case, SHAPE, expected["values"])
     if case.compiled:
         assert counters["stats"]["unique_graphs"] > 0 and not counters["graph_break"]
-    return differences(got, expected["step"], mesh, case, LENGTH)
+    return differences(got, expected["step"], mesh, case, SHAPE)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from layout_step import LENGTH, VOCABULARY, page_of
+from layout_step import SHAPE, VOCABULARY, page_of
 
 from specc.runtime import Mesh
 from specc.runtime.layouts import parse_layouts
@@ -23,7 +23,7 @@ def losses(file: str, mesh: Mesh) -> list[tuple[float, float]]:
     """The loss and the gradients' norm of each step, on one batch over and over."""
     page, case = page_of(file), Case(accumulation=ACCUMULATION)
     trainer = Trainer(page, page.config(), mesh, Training(accumulation=ACCUMULATION))
-    batches = list(micro_batches(make_batch(VOCABULARY, LENGTH, packed=False), mesh, case))
+    batches = list(micro_batches(make_batch(VOCABULARY, SHAPE, packed=False), mesh, case))
     found = []
     for number in range(STEPS):
         loss, norm = trainer.step(number, 3e-3, batches)

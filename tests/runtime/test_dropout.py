@@ -97,6 +97,15 @@ def test_the_mask_is_the_same_however_the_batch_is_cut() -> None:
         x = torch.ones(SHAPE[0], SHAPE[1] // 4, SHAPE[2])
         part = model.first(x, Positions.of_hidden(x, mesh)) != 0
         assert torch.equal(part.float(), whole.chunk(4, 1)[rank])
+    for rank in range(2):  # context parallel: a rank's places, wherever documents begin
+        mesh = Mesh(cp=Axis("cp", 2, rank, group))
+        model = Two()
+        set_dropout_step(model, seed=0, step=3, first_sequence=8)
+        starts = torch.arange(SHAPE[1]).expand(SHAPE[0], -1) // 24 * 24
+        ids = torch.zeros(SHAPE[0], SHAPE[1] // 2, dtype=torch.int64)
+        positions = Positions.of(ids, mesh, starts)
+        part = model.first(torch.ones(*ids.shape, SHAPE[2]), positions) != 0
+        assert torch.equal(part.float(), whole[:, positions.places])
     for start in range(0, 4, 2):  # data parallel or accumulation: this call's sequences
         model = Two()
         set_dropout_step(model, seed=0, step=3, first_sequence=8 + start)

@@ -50,11 +50,38 @@ def test_launch_puts_tp_innermost(ranks) -> None:
     assert ranks(1, _layout, 1) == [(1, 0, 1, 0)]
 
 
+def _replicated(cp: int, dp_replicate: int) -> tuple[tuple[int, ...], list[int], list[int]]:
+    mesh = Mesh.launch(cp=cp, dp_replicate=dp_replicate, recompute_core_attn=True, loss_chunks=4)
+    assert mesh.recompute_core_attn and mesh.loss_chunks == 4
+    fsdp = mesh.fsdp_mesh
+    assert fsdp is not None and fsdp.mesh_dim_names is not None
+    assert fsdp.mesh_dim_names[-1] == "fsdp"
+    assert (fsdp.mesh_dim_names[0] == "dp_replicate") == (dp_replicate > 1)
+    groups = (fsdp.get_group("fsdp"), mesh.dp_cp.group)
+    shards, tokens = (dist.get_process_group_ranks(group) for group in groups)
+    return tuple(fsdp.shape), shards, tokens
+
+
+def test_fsdp_shards_over_what_a_copy_has(ranks) -> None:
+    """dp_shard x cp flattened, copies outermost."""
+    everyone = [0, 1, 2, 3]
+    assert ranks(4, _replicated, 4, 1) == [((4,), everyone, everyone)] * 4
+    assert ranks(4, _replicated, 2, 1) == [((4,), everyone, everyone)] * 4
+    copies = [((2, 2), [0, 1], everyone)] * 2 + [((2, 2), [2, 3], everyone)] * 2
+    assert ranks(4, _replicated, 2, 2) == copies
+    assert ranks(4, _replicated, 1, 2) == copies
+    assert ranks(4, _replicated, 1, 4) == [((4, 1), [rank], everyone) for rank in range(4)]
+
+
 def _refusals() -> None:
     with pytest.raises(ValueError, match="tp=3 does not divide the 2 processes"):
         Mesh.launch(tp=3)
     with pytest.raises(ValueError, match="tp=1 x dp=3 is 3 processes, but 2 were started"):
         Mesh.launch(tp=1, dp=3)
+    with pytest.raises(ValueError, match="dp_replicate=3 does not divide dp=2"):
+        Mesh.launch(dp_replicate=3)
+    with pytest.raises(ValueError, match="'ring' is not one of all_gather, p2p, a2a"):
+        Mesh.launch(cp=2, cp_comm_type="ring")
     for name in ("pp", "ep"):
         with pytest.raises(NotImplementedError, match=f"{name}=2 is not supported yet"):
             Mesh.launch(**{name: 2})

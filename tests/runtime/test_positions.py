@@ -8,6 +8,7 @@ import torch
 from torch.distributed import ProcessGroup
 
 from specc.runtime.documents import Documents
+from specc.runtime.embedding import PositionEmbedding
 from specc.runtime.mesh import Axis, Mesh
 from specc.runtime.positions import Positions, own_places
 
@@ -92,6 +93,16 @@ def test_documents_restart_the_ids_and_not_the_places() -> None:
     cut = Positions.of(IDS[:, :4], mesh, STARTS)
     assert cut.places.tolist() == [2, 3, 4, 5] and cut.ids[0].tolist() == [2, 0, 1, 0]
     assert cut.local_places.tolist() == [4, 5] and cut.local_ids.tolist() == [[1, 0], [3, 4]]
+
+
+def test_learned_positions_restart_too() -> None:
+    mesh = Mesh(cp=Axis("cp", 2, 0, GROUP))
+    table = PositionEmbedding(8, 3, mesh)
+    weight = torch.arange(24.0).view(8, 3)
+    table.weight = torch.nn.Parameter(weight)
+    positions = Positions.of(IDS[:, :4], mesh, STARTS)
+    assert positions.places.tolist() == [0, 1, 6, 7]
+    assert torch.equal(table(positions), weight[torch.tensor([[0, 1, 1, 2], [0, 0, 5, 6]])])
 
 
 def test_bounds_of_documents() -> None:

@@ -1,19 +1,21 @@
 """Rotary tables and their application, against Hugging Face's functions and complex numbers."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.distributed import ProcessGroup
 from transformers import LlamaConfig
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj_rotate
 from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama_rotate
 
-from specc.runtime.mesh import Mesh
+from specc.runtime.mesh import Axis, Mesh
 from specc.runtime.positions import Positions
 from specc.runtime.rotary import (
     LinearScaling,
@@ -175,3 +177,24 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_bad_scalings_are_refused(make: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_positions_restart_with_documents_and_follow_the_places_of_cp() -> None:
+    starts = torch.tensor([[0, 0, 0, 3, 3, 3, 3, 7], [0] * 8])
+    ids = torch.zeros(2, 8, dtype=torch.int64)
+    group = cast(ProcessGroup, SimpleNamespace(group_name="unused"))
+    x = torch.randn(2, 8, 3, 4, generator=torch.Generator().manual_seed(5))
+    cos, sin = rotary_tables(positions_of(8), 4, 10000.0)
+    whole = apply_rotary(x, *rotary_tables(Positions.of(ids, Mesh.single(), starts), 4, 10000.0))
+    for row in range(2):
+        for place in range(8):
+            at = place - int(starts[row, place])
+            alone = apply_rotary(
+                x[row : row + 1, place : place + 1], cos[at : at + 1], sin[at : at + 1]
+            )
+            assert torch.equal(whole[row, place], alone[0, 0])
+    for rank in range(2):
+        mesh = Mesh(cp=Axis("cp", 2, rank, group))
+        positions = Positions.of(ids[:, :4], mesh, starts)
+        part = apply_rotary(x[:, positions.places], *rotary_tables(positions, 4, 10000.0))
+        assert torch.equal(part, whole[:, positions.places])

@@ -9,8 +9,10 @@ import pytest
 
 from specc.runtime import verified, verify
 from specc.runtime.layouts import Degrees, parse_layouts
+from specc.runtime.one_step import Shape
 from specc.runtime.page import load_page
 from specc.runtime.refusal import Refusal
+from specc.runtime.verify_copy import Copy, reduced
 from specc.runtime.verify_worker import Alone, Outcome, outcome
 
 TINY = Path(__file__).parents[1] / "training" / "tiny_page.py"
@@ -73,16 +75,20 @@ def test_a_page_that_no_copy_can_run(tmp_path: Path) -> None:
     with pytest.raises(
         Refusal, match=r"No copy of .* \(.*9.*\): give numbers .* --set num_layers=2"
     ):
-        verify.reduced(load_page(page), parse_layouts("tp2"), {})
+        reduced(load_page(page), parse_layouts("tp2"), {})
 
 
 def test_a_copy_keeps_what_is_set_and_fits_all_layouts() -> None:
     layouts = parse_layouts("tp2 sp cp4:p2p, cp8")
-    copy = verify.reduced(load_page(TINY), layouts, {"num_layers": 3})
-    assert (copy.config.num_layers, copy.length, copy.config.max_position_embeddings) == (3, 16, 16)
+    copy = reduced(load_page(TINY), layouts, {"num_layers": 3})
+    assert (copy.config.num_layers, copy.shape, copy.config.max_position_embeddings) == (
+        3,
+        Shape(),
+        16,
+    )
     assert set(copy.steps) == {False, True}  # forward takes positions
     page = load_page(TINY)
-    assert verify.reduced(page, parse_layouts("cp3"), {}).length == 18
+    assert reduced(page, parse_layouts("cp3, dp3"), {}).shape == Shape(24, 18)
 
 
 def test_verdict() -> None:
@@ -94,7 +100,7 @@ def test_verdict() -> None:
     assert (wrong.status, wrong.first, wrong.wrong) == ("differs", "gradient b", 3)
     assert "DIFFERS: 3 tensors, the first gradient b" in verify.row(wrong, 3)
     steps = {False: Alone({}, {}, {"gradient c": 1.0, "clipped c": 0.1})}
-    told = list(verify.findings([equal, wrong], verify.Copy(None, None, 16, steps)))
+    told = list(verify.findings([equal, wrong], Copy(None, None, Shape(), steps)))
     assert told[0] == "tp2: the first that differs is gradient b"
     assert told[2:] == [
         "zero but for rounding, compared by the largest gradient: gradient c",
@@ -110,7 +116,7 @@ def test_a_gradient_that_is_rounding(tmp_path: Path) -> None:
         ("import torch.nn.functional as F", "import torch\nimport torch.nn.functional as F"),
         ("attention(q, k, v", "attention(q, k + self.shift, v"),
     )
-    copy = verify.reduced(load_page(page), parse_layouts("tp2"), {})
+    copy = reduced(load_page(page), parse_layouts("tp2"), {})
     sizes = copy.steps[False].sizes
     assert {name.partition(" ")[2] for name in sizes} == {
         f"layers.{n}.self_attention.shift" for n in range(2)

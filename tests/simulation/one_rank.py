@@ -51,6 +51,13 @@ class Job:
     mesh: dict[str, Any] = field(default_factory=dict)  # options of Mesh.launch
 
     @property
+    def how(self) -> Training:
+        zero = self.degrees.zero
+        return Training(
+            accumulation=self.accumulation, zero=zero or 3, fsdp=zero != 0, **self.training
+        )
+
+    @property
     def workload(self) -> Workload:
         """Its numbers, for the formulas."""
         return Workload(
@@ -113,13 +120,7 @@ def simulate(job: Job, *, explain: bool = False) -> Measured:
         names = {group: _first(groups, group) for group in groups.values()}
         tracker = stack.enter_context(Tracker(names))
         stack.enter_context(as_on_cuda())
-        how = Training(
-            accumulation=job.accumulation,
-            zero=job.degrees.zero or 3,
-            fsdp=job.degrees.zero != 0,
-            **job.training,
-        )
-        trainer = Trainer(page, config, mesh, how)
+        trainer = Trainer(page, config, mesh, job.how)
         saved: dict[int, int] = {}
         _follow(trainer.model, tracker, saved)
         ids = torch.zeros(job.batch, job.length, dtype=torch.int64)

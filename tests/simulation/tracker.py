@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._guards import detect_fake_mode
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
@@ -65,11 +66,13 @@ class Tracker(TorchDispatchMode):
         self._bytes: dict[int, int] = {}
         self._maker: dict[int, tuple[Place, str]] = {}
         self._sharding: set[int] = set()  # FSDP's whole parameters and its gather buffers
+        self._fakes: object = None
         self._resize: Callable[..., Any] = torch.UntypedStorage.resize_
 
     def __enter__(self) -> Tracker:
         gc.collect()
         gc.freeze()  # so that the many collections look at the simulation only
+        self._fakes = detect_fake_mode()
         tracker = self
 
         def resize_(storage: torch.UntypedStorage, size: int) -> Any:
@@ -117,6 +120,8 @@ class Tracker(TorchDispatchMode):
         if name == _WAIT:  # it returns its argument; a fake one returns another tensor
             self._hold(args[0].untyped_storage(), 0, name)
         for tensor in _tensors(result):
+            if getattr(tensor, "fake_mode", None) is not self._fakes:
+                continue  # torch trying something out: a DTensor's operation at its global size
             storage = tensor.untyped_storage()
             self._hold(storage, storage.nbytes(), name)
             if name.startswith("fsdp."):

@@ -55,7 +55,7 @@ def start(
         env=environment | {"FAULTS": faults, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

@@ -29,7 +29,7 @@ def start(command: list[str], *arguments: object) -> subprocess.CompletedProcess
 def test_processes_of_our_own_and_torchrun_print_the_same_losses(
     tiny_page: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shared = (tiny_page, "--data", text, "--steps", 4, "--log-every", 1)
+    shared = (tiny_page, "--data", text, "--steps", 4, "--log-every", 1, "--no-verify")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     runs = [
         start(OURS, *shared, "--tp", 2, "--nproc", 2, "--out", tmp_path / "out"),
@@ -48,16 +48,21 @@ def test_processes_of_our_own_and_torchrun_print_the_same_losses(
 
 def test_a_refusal_in_every_process_is_told_once(tiny_page: Path, text: Path) -> None:
     run = start(
-        OURS, tiny_page, "--data", text, "--nproc", 2, "--tp", 2, "--set", "num_query_groups=1"
-    )
+        OURS, tiny_page, "--data", text, "--nproc", 2, "--tp", 2, "--no-verify",
+        "--set", "num_query_groups=1",
+    )  # fmt: skip
     assert run.returncode == 2
     assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1, run.stderr
     assert "tp=2" in run.stderr and "1 output units" in run.stderr
 
 
 @pytest.mark.parametrize(("dies", "status"), [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
-def test_a_process_that_dies_ends_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str, status: int
+def test_a_process_that_dies_ends_the_others_and_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    dies: str,
+    status: int,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "rank_one_dies.py").write_text(
@@ -66,6 +71,8 @@ def test_a_process_that_dies_ends_the_others(
     begin = time.monotonic()
     assert launch("rank_one_dies", [], 3, patience=0.2) == status
     assert time.monotonic() - begin < 30
+    told = "ended with exit status 7" if status == 7 else "was ended by signal 9 (SIGKILL)"
+    assert capsys.readouterr().err == f"error: rank 1 {told}\n"
 
 
 def test_each_process_gets_its_share_of_the_cores(

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from specc.runtime import sample, train
+from specc.runtime.options import parse
+from specc.runtime.refusal import Refusal
+from specc.runtime.run import Run
 
 Say = Callable[..., str]
 
@@ -48,6 +52,21 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         (["--set", "num_layers"], ["num_layers", "'='"]),
         (["--set", "num_layers=1.5"], ["2", "1.5"]),
         (["--tokenizer", "/nowhere.json"], ["/nowhere.json"]),
+        (["--cp", 2], ["--cp 2", "1"]),
+        (["--nproc", 4, "--tp", 2, "--cp", 4], ["--tp 2 x --cp 4 is 8", "4"]),
+        (["--nproc", 4, "--cp", 2, "--dp", 1], ["--cp 2 x --dp 1 is 2", "4"]),
+        (["--nproc", 6, "--tp", 2, "--dp-replicate", 2], ["--dp-replicate 2", "3"]),
+        (["--cp-comm-type", "ring"], ["ring", "all_gather, p2p, a2a"]),
+        (["--zero", 4], ["4", "1, 2, 3"]),
+        (["--recompute", "some"], ["some", "none, selective, full"]),
+        (["--recompute-every", 2], ["2", "none"]),
+        (["--recompute", "full", "--recompute-modules", "mlp"], ["mlp", "full"]),
+        (["--recompute", "selective", "--recompute-modules", "mlq"], ["'mlq'", "mlp"]),
+        (["--loss-chunks", 0], ["0", "1"]),
+        (["--timeout", 0], ["0", "1"]),
+        (["--async-save"], ["--async-save", "0"]),
+        (["--data", "0.5:more.txt"], ["2 times", "1 of them", "WEIGHT:PATH"]),
+        (["--eod-mask-loss"], ["--eod-mask-loss"]),
     ],
 )
 def test_options(
@@ -55,6 +74,53 @@ def test_options(
 ) -> None:
     said = refused(tiny_page, "--data", text, "--steps", 1, *arguments)
     assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize("weight", ["0:a.txt", "inf:a.txt", "nan:a.txt", "1:"])
+def test_weights(tiny_page: Path, refused: Say, weight: str) -> None:
+    assert f"--data {weight}: a weight above 0" in refused(tiny_page, "--data", weight)
+
+
+def refusal(arguments: list[str]) -> str:
+    options = parse(arguments)
+    try:
+        Run(options, train.launch_mesh(options, "cpu", torch.float32)).train()
+    except Refusal as found:
+        return str(found)
+    return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--cp 2 --seq-length 30", ["--cp 2", "4 equal pieces", "30"]),
+        ("--cp 2 --cp-comm-type a2a --set num_attention_heads=1 --set num_query_groups=1", ["cp"]),
+        ("--tp 2 --sequence-parallel --seq-length 31", ["tp 2", "31"]),
+    ],
+)
+def test_what_several_processes_do_not_divide(
+    ranks: Callable[..., list[str]], tiny_page: Path, text: Path, arguments: str, words: list[str]
+) -> None:
+    shared = [str(tiny_page), "--data", str(text), "--steps", "1", "--micro-batch", "1"]
+    for said in ranks(2, refusal, [*shared, *arguments.split()]):
+        assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize(
+    "signature", ["", ", positions: Tensor | None = None", ", **positions: object"]
+)
+def test_documents_need_a_forward_that_takes_positions(
+    mean_page: Path, text: Path, tmp_path: Path, refused: Say, signature: str
+) -> None:
+    page = tmp_path / "page.py"
+    source = mean_page.read_text()
+    last = "        labels: Tensor | None = None,\n"
+    assert last in source
+    page.write_text(
+        source.replace(last, f"{last}        {signature[2:]},\n" if signature else last)
+    )
+    said = refused(page, "--data", text, "--packed-documents")
+    assert "forward of UserModel" in said and "positions: Positions" in said
 
 
 def test_a_gpu_that_is_not_there(

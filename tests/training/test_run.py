@@ -83,8 +83,9 @@ def test_a_checkpoint_holds_the_model_under_its_own_names(
     assert states == {f"optim.{key}.{n}" for n in state for key in ("exp_avg", "exp_avg_sq")}
 
 
+@pytest.mark.parametrize("how", [(), ("--async-save",)])
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
-    tiny_page: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_page: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: tuple[str]
 ) -> None:
     step = Trainer.step
 
@@ -95,7 +96,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
 
     monkeypatch.setattr(Trainer, "step", broken)
     with pytest.raises(Refusal, match=r"Step 5 of 6 has loss nan .*step-00000004"):
-        train(tiny_page, text, "--steps", 6, "--out", tmp_path / "out", "--save-every", 2)
+        train(tiny_page, text, "--steps", 6, "--out", tmp_path / "out", "--save-every", 2, *how)
     assert checkpoint.newest_step(tmp_path / "out") == 4
     assert torch.isfinite(
         Reader(tmp_path / "out/step-00000004/model.safetensors")["embedding.weight"]

@@ -1,6 +1,7 @@
 """What ranks find out about each other: the verdict by itself, and watches that share a store."""
 
 import io
+import os
 import re
 import time
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specc.runtime import watch
-from specc.runtime.watch import LOST, Beat, Watch, judge
+from specc.runtime.verdict import Beat, judge
+from specc.runtime.watch import LOST, Watch
 
 LIVES = [Beat(count=3, at=100.0, where="step 7", marks=9), Beat(count=8, where="step 7", marks=9)]
 
@@ -147,6 +149,18 @@ def test_start_up_takes_as_long_as_it_takes_while_all_live(
     assert not any(one.ends for one in both)  # type: ignore[attr-defined]
     for one in both:
         one.done()
+
+
+def test_a_process_ends_with_the_one_that_started_it() -> None:
+    ends: list[int] = []
+    out = io.StringIO()
+    gone = os.getpid()  # not our parent
+    one = Watch(dist.HashStore(), 0, 1, timeout=60, launcher=gone, out=out, end=ends.append)
+    one.interval = 0.05
+    one.start()
+    wait_for(lambda: bool(ends))
+    one.done()
+    assert ends[0] == LOST and "the program that started this process is gone" in out.getvalue()
 
 
 def test_an_error_of_ones_own_is_told_at_once_and_that_of_another_named(
