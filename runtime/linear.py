@@ -18,6 +18,7 @@ from .collectives import (
 )
 from .mesh import Axis, Mesh
 from .parameters import Constant, Normal, ParameterRecord, axis_cut, declare
+from .partial_product import partial_product
 
 
 class ColumnParallelLinear(nn.Module):
@@ -155,10 +156,10 @@ class RowParallelLinear(nn.Module):
             return F.linear(x, weight, bias)
         if self.mesh.sequence_parallel:
             # Positions first, so that the scatter along them is one collective without a copy.
-            y = reduce_scatter(F.linear(x.transpose(0, 1), weight), 0, self.mesh.tp)
+            y = reduce_scatter(partial_product(x.transpose(0, 1), weight), 0, self.mesh.tp)
             y = y.transpose(0, 1)
         else:
-            y = all_reduce(F.linear(x, weight), self.mesh.tp)
+            y = all_reduce(partial_product(x, weight), self.mesh.tp)
         return y if bias is None else y + bias
 
     def extra_repr(self) -> str:

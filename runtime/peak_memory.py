@@ -37,17 +37,26 @@ class Memory:
 
 
 def peak_memory(shape: ModelShape, work: Workload) -> Memory:
-    """The fullest of ``moments``."""
+    """The fullest of ``moments``, which see."""
     return max(moments(shape, work), key=lambda memory: memory.total)
 
 
 def moments(shape: ModelShape, work: Workload) -> list[Memory]:
     """The moments of a step that may be its fullest, in their order.
 
-    They are: the last layer's dropout; the loss's backward (all activations, the logits); each layer's backward, the last
-    first; the reduction of its gradients; what ends the step. FSDP, gradients and optimizer states
-    exist already.
+    They are: the last layer's dropout; the loss (all activations, the logits); each
+    layer's backward, the last first, and the reduction of its gradients; what ends the step. It is
+    a step in which the optimizer's states exist already.
+
+    Raises NotImplementedError for float32 over cp by all_gather or p2p, where attention has its
+    scores in memory.
     """
+    degrees = work.degrees
+    if degrees.cp > 1 and degrees.cp_comm_type != "a2a" and work.bytes > 2:
+        raise NotImplementedError(
+            f"over cp={degrees.cp} by {degrees.cp_comm_type} attention in {work.dtype} has a "
+            "block's scores in memory, which the formula does not know; in bf16 and fp16 it has not"
+        )
     return _Moments(shape, work).all()
 
 
@@ -116,7 +125,7 @@ class _Moments:
         if not self.zero and self.size < 4:
             working += self.size * self.table  # the output layer's weight, cast
         whole = 1 if self.zero == 3 else count  # the last layer's comes early
-        return self._at("the loss's backward", keeping=count, whole=whole, done=0, working=working)
+        return self._at("the loss", keeping=count, whole=whole, done=0, working=working)
 
     def _logits(self) -> int:
         """The logits and what their gradient takes."""
@@ -125,7 +134,8 @@ class _Moments:
         if chunks == 1 and tp == 1:
             return 12 * piece  # in float32: their logarithms, and two gradients
         rounded = self.size if self.size < 4 else 0
-        own = (self.size + 4 + max(1, rounded)) * piece  # as saved, in float32, rounded again
+        # As saved, in float32, and once more inside of logsumexp: more than its gradient takes.
+        own = (self.size + 8) * piece
         if chunks == 1:
             return own
         # The gradients of x and, in float32, of the weight exist whole.

@@ -1,4 +1,4 @@
-"""What a run checks before it starts: sequences that the mesh can cut, tokens that the model knows."""
+"""What a run checks first: sequences that the mesh can cut, tokens that the model knows."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class ShardedGroups:
             for owner in module.modules():
                 for name, parameter in owner.named_parameters("", False, False):
                     tied |= parameter in here
-                    if parameter not in taken | here:
+                    if parameter not in taken and parameter not in here:
                         here.add(parameter)
                         places.append((paths[owner] + name, owner, name))
             taken |= here

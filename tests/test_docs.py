@@ -29,6 +29,8 @@ from specc.compiler.yaml_spec import read_yaml_spec
 from specc.runtime.options import Options
 from specc.runtime.options import parser as train_parser
 from specc.runtime.sample import parser as sample_parser
+from specc.runtime.tokenize import parser as tokenize_parser
+from specc.runtime.verify import parser as verify_parser
 from specc.templates import LAUNCH_FIELDS, TransformerConfig
 
 ROOT = Path(__file__).parents[1]
@@ -151,13 +153,18 @@ TRAIN = {
 
 
 @pytest.mark.parametrize(
-    ("mark", "expected"),
-    [("<!-- options", TRAIN), ("## Sampling", options(sample_parser()))],
-    ids=["train", "sample"],
+    ("page", "mark", "expected"),
+    [
+        ("training.md", "<!-- options", TRAIN),
+        ("training.md", "## Sampling", options(sample_parser())),
+        ("training.md", "<!-- tokenize", options(tokenize_parser())),
+        ("verify.md", "| 2 | ", options(verify_parser())),
+    ],
+    ids=["train", "sample", "tokenize", "verify"],
 )
-def test_tables_of_options_are_the_programs(mark: str, expected: dict[str, Any]) -> None:
+def test_tables_of_options_are_the_programs(page: str, mark: str, expected: dict[str, Any]) -> None:
     """Names, and the defaults where the table gives one as code."""
-    table = rows("training.md", mark)
+    table = rows(page, mark)
     found = {name.strip("`"): told for name, told, *_ in table if name[0] == "`"}
     assert found.keys() == expected.keys()
     for name, told in found.items():

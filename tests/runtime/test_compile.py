@@ -38,7 +38,7 @@ def graphs_of(layers: list[Scaled]) -> int:
     names = [list(layer.state_dict()) for layer in layers]
     compile_layers(layers, backend="aot_eager")
     assert [list(layer.state_dict()) for layer in layers] == names
-    x = torch.ones(3)
+    x = torch.ones(3, requires_grad=True)
     for layer in layers:
         x = layer(x)
     assert not counters["graph_break"]
@@ -50,8 +50,9 @@ def test_layers_that_are_alike_share_a_graph() -> None:
     assert graphs_of([Scaled(1) for _ in range(20)]) == 1
 
 
-def test_layers_that_differ_in_a_number_are_no_more_than_torch_allows() -> None:
-    assert graphs_of([Scaled(number) for number in range(30)]) > 8  # torch's own limit
+def test_layers_that_differ_in_a_number_may_be_many() -> None:
+    """Each has a graph of its own, and torch's own limit is 8."""
+    assert graphs_of([Scaled(number) for number in range(12)]) == 12
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,3 +123,10 @@ def test_a_page_of_another_form_is_refused() -> None:
 def test_a_recompute_that_the_formulas_do_not_know_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="not selective of mlp; simulate it"):
         Workload(Degrees(), 8, recompute=Recompute("selective", modules=("mlp",)))
+
+
+def test_a_peak_that_the_formula_does_not_know_is_refused() -> None:
+    shape = ModelShape(2, 512, 8, 8, 64, 1024, 131)
+    assert peak_memory(shape, at(cp=2)).total > 0
+    with pytest.raises(NotImplementedError, match="cp=2 by all_gather attention in torch"):
+        peak_memory(shape, dataclasses.replace(at(cp=2), dtype=torch.float32))

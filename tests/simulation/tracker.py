@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._guards import detect_fake_mode
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
@@ -36,6 +36,8 @@ _MOVES = {
     "c10d._reduce_scatter_base_.default": ("reduce_scatter", 1),
     "c10d.send.default": ("send", 0),
 }
+# Kernels that need memory inside, and how much: that of their argument.
+_INSIDE = ("aten.logsumexp.default",)
 _WAIT = "_c10d_functional.wait_tensor.default"
 
 
@@ -66,13 +68,14 @@ class Tracker(TorchDispatchMode):
         self._bytes: dict[int, int] = {}
         self._maker: dict[int, tuple[Place, str]] = {}
         self._sharding: set[int] = set()  # FSDP's whole parameters and its gather buffers
-        self._fakes: object = None
+        self._trying = False
+        # A DTensor tries an operation out on fake tensors of its global size.
+        self._try: Callable[..., Any] = ShardingPropagator._propagate_tensor_meta_non_cached
         self._resize: Callable[..., Any] = torch.UntypedStorage.resize_
 
     def __enter__(self) -> Tracker:
         gc.collect()
         gc.freeze()  # so that the many collections look at the simulation only
-        self._fakes = detect_fake_mode()
         tracker = self
 
         def resize_(storage: torch.UntypedStorage, size: int) -> Any:
@@ -81,12 +84,21 @@ class Tracker(TorchDispatchMode):
             tracker._sharding.add(storage._cdata)
             return result
 
+        def tried(*args: Any) -> Any:
+            tracker._trying = True
+            try:
+                return tracker._try(*args)
+            finally:
+                tracker._trying = False
+
         torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign]
+        ShardingPropagator._propagate_tensor_meta_non_cached = tried
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        ShardingPropagator._propagate_tensor_meta_non_cached = self._try
         gc.unfreeze()
         super().__exit__(*error)
 
@@ -113,15 +125,17 @@ class Tracker(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its local tensors come next: itself it holds no memory
         result = func(*args, **(kwargs or {}))
+        if self._trying:
+            return result
         self.operations += 1
         if self.operations % _COLLECT_EVERY == 0:
             gc.collect()
         name = str(func)
+        if name in _INSIDE:
+            self._reach(self.now + args[0].nbytes)
         if name == _WAIT:  # it returns its argument; a fake one returns another tensor
             self._hold(args[0].untyped_storage(), 0, name)
         for tensor in _tensors(result):
-            if getattr(tensor, "fake_mode", None) is not self._fakes:
-                continue  # torch trying something out: a DTensor's operation at its global size
             storage = tensor.untyped_storage()
             self._hold(storage, storage.nbytes(), name)
             if name.startswith("fsdp."):
@@ -142,11 +156,14 @@ class Tracker(TorchDispatchMode):
             self._maker[key] = (self.place, name)
         self.now += size - self._bytes[key]
         self._bytes[key] = size
-        if self.now > self.peaks.get(self.place, 0):
-            self.peaks[self.place] = self.now
-            if self.now == self.watched_peak:
-                for held, bytes_ in self._bytes.items():
-                    self.at_peak[self._maker[held]] += bytes_
+        self._reach(self.now)
+
+    def _reach(self, size: int) -> None:
+        if size > self.peaks.get(self.place, 0):
+            self.peaks[self.place] = size
+            if size == self.watched_peak:
+                for key, held in self._bytes.items():
+                    self.at_peak[self._maker[key]] += held
 
     def _drop(self, key: int) -> None:
         self.now -= self._bytes.pop(key)
