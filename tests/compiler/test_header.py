@@ -34,7 +34,9 @@ def test_header_names_what_is_the_authors() -> None:
         tuple(f"config.field_number_{i}={i}" for i in range(9)),  # too long for one line
     ],
 )
-@pytest.mark.parametrize("authored", [(), ("Décodeur",), tuple(f"ClassNumber{i}" for i in range(9))])
+@pytest.mark.parametrize(
+    "authored", [(), ("Décodeur",), tuple(f"ClassNumber{i}" for i in range(9))]
+)
 @pytest.mark.parametrize("origin", ["llama_spec.py:llama", "../my specs/a.yaml", "a.b:llama"])
 def test_header_is_read_back(
     origin: str, authored: tuple[str, ...], overrides: tuple[str, ...]
