@@ -46,7 +46,8 @@ class MicroBatch:
 
     def pin_memory(self) -> MicroBatch:
         """In memory from which a GPU copies while the CPU goes on."""
-        return self._each(Tensor.pin_memory)
+        starts = None if self.starts is None else self.starts.pin_memory()
+        return replace(self._each(Tensor.pin_memory), starts=starts)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> MicroBatch:
         return replace(self, input_ids=change(self.input_ids), labels=change(self.labels))

@@ -103,8 +103,13 @@ def _sharded(model: nn.Module) -> list[FSDPModule]:
     return [cast(FSDPModule, m) for m in model.modules() if isinstance(m, FSDPModule)]
 
 
+def layers(model: nn.Module) -> list[nn.Module]:
+    """The elements of the outermost module lists that have parameters, each once."""
+    return [e for e in dict.fromkeys(_elements(model)) if any(True for _ in e.parameters())]
+
+
 def units(model: nn.Module) -> list[nn.Module]:
-    """The elements of the outermost module lists, each once.
+    """The ``layers`` that have a group of their own.
 
     One that shares a parameter with anything outside it is left to the root: two groups cannot hold
     one parameter.
@@ -113,11 +118,7 @@ def units(model: nn.Module) -> list[nn.Module]:
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
             users[id(parameter)] = users.get(id(parameter), 0) + 1
-    return [
-        unit
-        for unit in dict.fromkeys(_elements(model))
-        if any(True for _ in unit.parameters()) and not _shares(unit, users)
-    ]
+    return [layer for layer in layers(model) if not _shares(layer, users)]
 
 
 def _elements(module: nn.Module) -> list[nn.Module]:

@@ -112,6 +112,13 @@ def open_source(path: Path, *, tokenizer: Path | None, text_field: str) -> Sourc
 
     Raises Refusal where nothing can be read, or the token files were made with another tokenizer.
     """
+    try:
+        return _opened(path, tokenizer, text_field)
+    except OSError as error:
+        raise Refusal(f"The data {path} cannot be read: {error}.") from None
+
+
+def _opened(path: Path, tokenizer: Path | None, text_field: str) -> Source:
     prefixes = _prefixes(path)
     if path.suffix == PARQUET and path.is_file():
         raise Refusal(f"{path} is parquet: specc tokenize makes token files of it.")

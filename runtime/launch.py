@@ -97,7 +97,7 @@ def launch(module: str, arguments: Sequence[str], processes: int, *, patience: f
                 [sys.executable, "-m", module, *arguments],
                 env=environment
                 | {"RANK": str(i), "LOCAL_RANK": str(i), "WORLD_SIZE": str(processes)},
-                preexec_fn=_end_with_parent(),
+                preexec_fn=end_with_parent(),
             )
             for i in range(processes)
         ]
@@ -107,7 +107,7 @@ def launch(module: str, arguments: Sequence[str], processes: int, *, patience: f
             _end(children)
 
 
-def _end_with_parent() -> Callable[[], None] | None:
+def end_with_parent() -> Callable[[], None] | None:
     """What a child calls before it becomes the program: the kernel kills it when we end."""
     if sys.platform != "linux":
         return None

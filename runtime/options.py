@@ -17,6 +17,8 @@ from .page import Number
 from .recompute import GRANULARITIES, Recompute
 from .refusal import Refusal
 
+_YEAR = 365 * 24 * 3600
+
 
 @dataclass(frozen=True)
 class Options:
@@ -126,12 +128,20 @@ def _check(options: Options) -> None:
     }  # fmt: skip
     for name, bound in least.items():
         value = getattr(options, name)
-        if value is not None and value < bound:
+        if value is None:
+            continue
+        if value < bound:
             raise Refusal(f"{_flag(name)} {value} is below {bound}.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Refusal(f"{_flag(name)} {value} is no finite number.")
     for name in ("valid_fraction", "beta1", "beta2"):
         value = getattr(options, name)
         if not 0 <= value < 1:
             raise Refusal(f"{_flag(name)} {value} is not in [0, 1).")
+    if options.min_lr is not None and options.min_lr > options.lr:
+        raise Refusal(f"--min-lr {options.min_lr} is above --lr {options.lr}.")
+    if options.timeout > _YEAR:
+        raise Refusal(f"--timeout {options.timeout} is above {_YEAR} seconds, a year.")
     known: dict[str, tuple[Any, ...]] = {
         "zero": (1, 2, 3), "cp_comm_type": CP_COMM_TYPES, "recompute": GRANULARITIES
     }  # fmt: skip

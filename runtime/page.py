@@ -133,7 +133,10 @@ def load_page(path: str | Path) -> Page:
     path = Path(path)
     if not path.is_file():
         raise Refusal(f"There is no page {path}.")
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"The page {path} cannot be read: {error}.") from None
     header = _HEADER.search(text)
     body = header[3] if header else hashlib.sha256(text.encode()).hexdigest()[:8]
     # Two pages in one process stay apart; dataclasses look their module up by name.

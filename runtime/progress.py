@@ -123,4 +123,7 @@ def _writer(folder: Path) -> Any:
         raise Refusal(
             "--tensorboard needs the package tensorboard: pip install 'specc[tensorboard]'."
         ) from None
-    return SummaryWriter(str(folder))
+    try:
+        return SummaryWriter(str(folder))
+    except OSError as error:
+        raise Refusal(f"--tensorboard {folder} cannot be written to: {error}.") from None

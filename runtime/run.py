@@ -22,7 +22,7 @@ from .prefetch import Prefetch
 from .progress import Clock, Progress, Report
 from .refusal import Refusal
 from .resume import resumed
-from .run_checks import check_vocabulary, embedded, sequence_length
+from .run_checks import check_folder, check_vocabulary, embedded, sequence_length
 from .trainer import Trainer, Training, takes_documents
 
 
@@ -232,6 +232,7 @@ class Run:
         return loss
 
     def _saver(self, folder: Path) -> checkpoint.Saver:
+        check_folder(folder)  # now, not when there are steps to lose
         return checkpoint.Saver(
             folder,
             self.mesh,

@@ -1,7 +1,10 @@
-"""What a run checks first: sequences that the mesh can cut, tokens that the model knows."""
+"""What a run checks first: sequences that the mesh can cut, tokens that the model knows, a folder
+for its checkpoints."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -56,6 +59,16 @@ def check_vocabulary(data: Data, vocabulary: int | None, page: Page) -> None:
         f"The data has token {data.largest}{known}, and {page.path} has vocab_size "
         f"{vocabulary}, so its last is {vocabulary - 1}."
     )
+
+
+def check_folder(out: Path) -> None:
+    """Makes the folder for checkpoints. Raises Refusal where none can be written to it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"--out {out} cannot be made a folder: {error}.") from None
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise Refusal(f"--out {out} is a folder that this user may not write to.")
 
 
 def embedded(model: nn.Module) -> int | None:

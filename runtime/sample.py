@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -127,6 +128,8 @@ def _main(arguments: Sequence[str]) -> int:
     for name, least in (("tokens", 1), ("temperature", 0), ("top_k", 0)):
         if getattr(options, name) < least:
             raise Refusal(f"--{name.replace('_', '-')} {getattr(options, name)} is below {least}.")
+    if not math.isfinite(options.temperature):
+        raise Refusal(f"--temperature {options.temperature} is no finite number.")
     device = choose_device(options.device)
     page = load_page(options.page)
     model, facts, tokenizer = load(

@@ -18,6 +18,8 @@ from .tokenize_work import Encoded, Work, encoded
 from .tokenizer import Tokenizer, load_tokenizer
 from .train import guarded
 
+_MOST_WORKERS = 1024
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program. Returns the exit status: 0, or 2 where the input was refused in a sentence."""
@@ -62,8 +64,8 @@ def tokenize(
     uint16 where the vocabulary is below 65,500, else int32, as in Megatron. Returns what .json
     holds. Raises Refusal where an input cannot be read or ``output``.idx is there.
     """
-    if workers < 1:
-        raise Refusal(f"--workers {workers} is below 1.")
+    if not 1 <= workers <= _MOST_WORKERS:
+        raise Refusal(f"--workers {workers} is not in [1, {_MOST_WORKERS}].")
     own = load_tokenizer(tokenizer)
     eod = None if append_eod is None else _eod(append_eod, own)
     vocabulary = max(own.size, 0 if eod is None else eod + 1)
@@ -157,15 +159,21 @@ def _cpus() -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
-    record = tokenize(
-        options.inputs,
-        options.output,
-        tokenizer=options.tokenizer,
-        text_field=options.text_field,
-        append_eod=options.append_eod,
-        workers=_cpus() if options.workers is None else options.workers,
-        progress=sys.stderr,
-    )
+    try:
+        record = tokenize(
+            options.inputs,
+            options.output,
+            tokenizer=options.tokenizer,
+            text_field=options.text_field,
+            append_eod=options.append_eod,
+            workers=min(_cpus(), _MOST_WORKERS) if options.workers is None else options.workers,
+            progress=sys.stderr,
+        )
+    except OSError as error:  # a full disk, a file under the folder's name
+        raise Refusal(
+            f"{options.output}.bin and .idx are not written, since a file cannot be read or "
+            f"written: {error}."
+        ) from None
     print(
         f"wrote {options.output}.bin and .idx: {record['documents']:,} documents, "
         f"{record['tokens']:,} tokens of {record['dtype']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from multiprocessing import get_all_start_methods, get_context
 
 import torch
 
+from .launch import end_with_parent
 from .refusal import Refusal
 from .safetensors import bytes_of
 from .tokenize_inputs import Block
@@ -70,7 +71,8 @@ def encoded(blocks: Iterable[Block], work: Work, workers: int) -> Iterator[Encod
         return
     # A forked worker need not import torch anew; it runs no thread of its parent's.
     method = "fork" if "fork" in get_all_start_methods() else "spawn"
-    pool = ProcessPoolExecutor(workers, get_context(method), _start, (work,))
+    ask = end_with_parent() if method == "fork" else None  # else it cannot be handed over
+    pool = ProcessPoolExecutor(workers, get_context(method), _start, (work, ask))
     waiting: deque[Future[Encoded]] = deque()
     try:
         pool.submit(int).result()  # all start now, before a reader of blocks has threads
@@ -91,9 +93,11 @@ def encoded(blocks: Iterable[Block], work: Work, workers: int) -> Iterator[Encod
 _work: Work  # of this worker
 
 
-def _start(work: Work) -> None:
+def _start(work: Work, ask: Callable[[], None] | None) -> None:
     global _work
     _work = work
+    if ask is not None:
+        ask()  # a pool's worker would wait for a killed parent for ever
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)

@@ -26,12 +26,17 @@ DTYPES = {"bf16": torch.bfloat16, "float32": torch.float32}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program. Returns the exit status: 0, or 2 where the input was refused in a sentence.
+    """The program. Returns the exit status: 0, 2 where the input was refused in a sentence, 1 where
+    something else was raised.
 
     A process that ends because another one was lost has status 3.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(lambda: _main(given))
+    try:
+        return guarded(lambda: _main(given))
+    except Exception:  # `specc` itself would end with 2, which tells of bad input
+        traceback.print_exc()
+        return 1
 
 
 def guarded(program: Callable[[], int]) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from .data import MicroBatch, random_seed
-from .data_parallel import accumulate, shard, units
+from .data_parallel import accumulate, layers, shard
 from .dropout import set_dropout_step
 from .gradients import clip_scale, gradient_norm, sum_replicated_gradients
 from .loss import local_loss
@@ -85,11 +85,11 @@ class Trainer:
         def wrap(model: nn.Module) -> None:
             # Layers are compiled in place, so names stay: around the recompute, so that a graph
             # holds it, and before FSDP puts its hooks around both.
-            apply_recompute(units(model), how.recompute)
+            apply_recompute(layers(model), how.recompute)
             if how.compile:
                 from .compile import compile_layers  # with all of torch.compile
 
-                compile_layers(units(model))
+                compile_layers(layers(model))
             self.sharded = _needs_sharding(model, mesh) if how.fsdp is None else how.fsdp
             if self.sharded:
                 shard(model, mesh, dtype=mesh.dtype, zero=how.zero)
@@ -173,7 +173,9 @@ class Trainer:
             return batch
         places = own_places(batch.input_ids.shape[1], self.mesh)
         ids, labels = batch.input_ids[:, places], batch.labels[:, places]
-        return replace(batch, input_ids=ids, labels=labels)
+        own = replace(batch, input_ids=ids, labels=labels)
+        # A choice of places is a copy, and no longer pinned.
+        return own.pin_memory() if batch.input_ids.is_pinned() else own
 
     def _over_ranks(self, count: int) -> Tensor:
         """The sum of a count over the ranks that see different tokens."""

@@ -25,7 +25,9 @@ from specc.runtime import (
     materialize,
     shard,
 )
-from specc.runtime.data_parallel import units
+from specc.runtime.compile import compile_layers
+from specc.runtime.data_parallel import layers, units
+from specc.runtime.recompute import Recompute, apply_recompute
 
 V, H = 40, 16
 
@@ -181,6 +183,7 @@ def test_units_that_share_a_parameter_are_left_to_the_root() -> None:
     model.head = nn.Linear(2, 2)
     model.head.bias = model.layers[2].bias
     assert units(model) == [model.layers[3]]
+    assert layers(model) == list(model.layers)  # recompute and compile are for all
 
 
 class Shared(nn.Module):
@@ -200,10 +203,15 @@ class Shared(nn.Module):
         return x
 
 
-def _shared() -> None:
+def _shared(zero: int, again: bool) -> None:
     def gradients(mesh: Mesh, fsdp: bool) -> dict[str, Tensor]:
-        wrap = (lambda m: shard(m, mesh, dtype=torch.float32)) if fsdp else None
-        model = materialize(lambda: Shared(mesh), mesh, wrap=wrap)
+        def wrap(model: nn.Module) -> None:
+            if again:
+                apply_recompute(layers(model), Recompute("full"))
+                compile_layers(layers(model), backend="aot_eager")
+            shard(model, mesh, dtype=torch.float32, zero=zero)
+
+        model = materialize(lambda: Shared(mesh), mesh, wrap=wrap if fsdp else None)
         ids = torch.arange(V).view(4, 10)[mesh.dp.rank :: mesh.dp.size]
         model(ids).square().sum().backward()
         return full_tensors(model, mesh, grads=True)
@@ -214,8 +222,10 @@ def _shared() -> None:
         assert (got[name] - value).abs().max() <= 1e-5 * value.abs().max(), name
 
 
-def test_shared_layers_and_shared_weights(ranks) -> None:
-    ranks(2, _shared)
+@pytest.mark.parametrize("zero", [2, 3])
+@pytest.mark.parametrize("again", [False, True])
+def test_shared_layers_and_shared_weights(ranks, zero: int, again: bool) -> None:
+    ranks(2, _shared, zero, again)
 
 
 def test_a_mesh_without_processes_is_refused() -> None:

@@ -3,13 +3,18 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+from torch import Tensor
 
 from specc.runtime.data import Layout, MicroBatch
 from specc.runtime.data_open import Data, open_data
+from specc.runtime.mesh import Axis, Mesh
 from specc.runtime.prefetch import Prefetch
+from specc.runtime.trainer import Trainer
 
 LAYOUT = Layout(2, 2)
 
@@ -73,3 +78,29 @@ def test_an_error_is_raised_at_its_step() -> None:
             next(steps)
         with pytest.raises(StopIteration):
             next(steps)
+
+
+def test_what_cp_leaves_of_a_pinned_batch_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[Tensor] = []  # without a GPU, what would be
+
+    def is_pinned(tensor: Tensor) -> bool:
+        return any(tensor is one for one in pinned)
+
+    def pin(tensor: Tensor) -> Tensor:
+        if not is_pinned(tensor):
+            tensor = tensor.clone()
+            pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(Tensor, "is_pinned", is_pinned)
+    monkeypatch.setattr(Tensor, "pin_memory", pin)
+    ids = torch.arange(8)[None]
+    batch = MicroBatch(ids, ids + 1, 0, torch.zeros_like(ids))
+    mesh = Mesh(cp=Axis("cp", 2, 0, cast(Any, SimpleNamespace(group_name="unused"))))
+    trainer = cast(Trainer, SimpleNamespace(mesh=mesh))
+    for given in (batch, batch.pin_memory()):
+        own = Trainer._own(trainer, given)
+        assert own.input_ids.tolist() == [[0, 1, 6, 7]]
+        assert own.labels.tolist() == [[1, 2, 7, 8]]
+        for tensor in (own.input_ids, own.labels, own.starts):
+            assert tensor is not None and is_pinned(tensor) == (given is not batch)

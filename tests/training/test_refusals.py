@@ -44,6 +44,10 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         (["--dtype", "fp8"], ["fp8", "2"]),
         (["--valid-fraction", 1.5], ["1.5", "[0, 1)"]),
         (["--save-every", 5], ["5", "0"]),
+        (["--lr", "nan"], ["--lr nan", "finite"]),
+        (["--clip", "inf"], ["--clip inf", "finite"]),
+        (["--min-lr", 0.5], ["--min-lr 0.5", "--lr 0.001"]),
+        (["--timeout", 10**14], ["--timeout 100000000000000", "31536000"]),
         (["--resume"], ["--out", "0"]),
         (["--set", "vocab_size=100"], ["121", "100"]),
         (["--set", "num_query_groups=3"], ["4", "3"]),
@@ -173,6 +177,41 @@ def test_pages(
     assert all(word in said for word in words), said
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(
+    tiny_page: Path, text: Path, tmp_path: Path, refused: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for out in (text, text / "below"):
+        assert f"--out {out} cannot be made a folder" in refused(
+            tiny_page, "--data", text, "--out", out
+        )
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
+    said = refused(tiny_page, "--data", text, "--out", tmp_path / "run")
+    assert f"--out {tmp_path / 'run'} is a folder that this user may not write to" in said
+
+
+def test_files_that_cannot_be_read(
+    tiny_page: Path, text: Path, tmp_path: Path, refused: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "latin.py"
+    page.write_bytes("# é\n".encode("latin-1"))
+    assert f"The page {page} cannot be read" in refused(page, "--data", text)
+
+    def deny(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    said = refused(tiny_page, "--data", text)
+    assert f"The data {text} cannot be read: [Errno 13] Permission denied" in said
+
+
+def test_what_is_no_refusal_ends_with_1(
+    tiny_page: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(train, "Run", lambda *arguments: 1 / 0)
+    assert train.main([str(tiny_page), "--data", str(text)]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_no_page(text: Path, tmp_path: Path, refused: Say) -> None:
     assert "There is no page" in refused(tmp_path / "none.py", "--data", text)
     assert "is no page" in refused(text, "--data", text)
@@ -241,6 +280,7 @@ def test_the_body_of_a_header_tells_pages_apart(
     [
         (["--tokens", 0], ["0", "1"]),
         (["--temperature", -1], ["-1.0", "0"]),
+        (["--temperature", "nan"], ["--temperature nan", "finite"]),
         (["--top-k", -1], ["-1", "0"]),
         (["--prompt", ""], ["0 tokens"]),
         (["--device", "tpu"], ["tpu", "2"]),

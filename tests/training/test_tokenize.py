@@ -241,7 +241,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("settings_", "words"),
     [
-        ({"workers": 0}, "--workers 0 is below 1"),
+        ({"workers": 0}, r"--workers 0 is not in \[1, 1024\]"),
+        ({"workers": 100_000}, r"--workers 100000 is not in \[1, 1024\]"),
         ({"append_eod": "<eod>"}, "'<eod>': the tokenizer bytes has no such token among its 256"),
         ({"append_eod": str(2**31)}, "above the largest token, 2147483647"),
         ({"tokenizer": Path("none.json")}, "no tokenizer file none.json"),
@@ -255,6 +256,16 @@ def test_what_cannot_be_done_is_refused(
     with pytest.raises(Refusal, match=words):
         tokenize([lines], tmp_path / "out", **settings_)
     assert not list(tmp_path.glob("out*"))
+
+
+def test_a_file_that_cannot_be_written_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = write_lines(tmp_path / "a.jsonl", ["a"])
+    assert main([lines, "-o", f"{lines}/out", "--workers", "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {lines}/out.bin and .idx are not written")
+    assert said.count("\n") == 1
 
 
 def test_a_missing_package_is_named_before_anything_is_read(
