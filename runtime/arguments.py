@@ -115,7 +115,7 @@ _GROUPS: dict[str, dict[str, tuple[Callable[[str], object], str]]] = {
         "eval-batches": (int, "batches of --global-batch that a held-out loss reads"),
         "tensorboard": (Path, "a folder for TensorBoard"),
         "out": (Path, "a folder for checkpoints; the last step always writes one"),
-        "save-every": (int, "steps between checkpoints"),
+        "save-every": (int, "steps between checkpoints; 0 for the last step only"),
         "async-save": (bool, "write checkpoints while training goes on"),
         "keep": (int, "how many checkpoints stay"),
         "resume": (Path, "go on from a checkpoint; the bare flag means the last one in --out"),

@@ -114,9 +114,11 @@ class CreationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return  # the tensor gets another storage; no storage changes
         reads = frozenset(self._key(x) for x in tree_iter((args, kwargs)) if isinstance(x, Tensor))
         outputs = tuple(
-            self.place(x)
-            if isinstance(x, Tensor) and x.untyped_storage()._cdata not in self._storages
-            else None
+            (
+                self.place(x)
+                if isinstance(x, Tensor) and x.untyped_storage()._cdata not in self._storages
+                else None
+            )
             for x in tree_iter(out)
         )
         writes = {self._key(x) for x in _mutated(func, args, kwargs)}

@@ -178,7 +178,13 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--all", action="store_true", help="each layout with every kind of sharding, too"
     )
-    top.add_argument("--nproc", type=int, default=4, metavar="N", help="how many processes (4)")
+    top.add_argument(
+        "--nproc",
+        type=int,
+        default=4,
+        metavar="N",
+        help="the most processes of a layout (4), where --layouts does not say",
+    )
     top.add_argument(
         "--set",
         action="append",

@@ -130,6 +130,19 @@ def test_compiles_in_one_graph(ranks: Any, comm: str) -> None:
     ranks(2, _compiled, comm)
 
 
+def _compiled_again() -> None:
+    """Two places a piece: of four ranks some see nothing of what the ring brings last."""
+    mesh = Mesh.launch(cp=4, cp_comm_type="p2p", recompute_core_attn=True)
+    options = OPTIONS["window"] | {"window": 2}
+    eager = run(mesh, options)
+    for a, b in zip(run(mesh, options, compiled=True), eager, strict=True):
+        assert close(a, b)
+
+
+def test_a_compiled_recompute_turns_the_whole_ring(ranks: Any) -> None:
+    ranks(4, _compiled_again)
+
+
 class Collectives(TorchDispatchMode):
     """Names and sent elements of the collectives that run inside."""
 

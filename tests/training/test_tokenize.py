@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,6 +180,34 @@ def test_a_worker_that_dies_is_told() -> None:
     work = Work(Deadly(), "text", torch.uint16, None)
     with pytest.raises(Refusal, match="One of 2 workers was ended from outside"):
         list(encoded([Rows(("x",), 1)] * 20, work, 2))
+
+
+ENDLESS = """
+import os, time, torch
+from specc.runtime.tokenize_inputs import Rows
+from specc.runtime.tokenize_work import Work, encoded
+
+class Slow:
+    def encode_documents(self, documents):
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+
+list(encoded([Rows(("x",), 1)] * 20, Work(Slow(), "text", torch.uint16, None), 2))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end them")
+def test_workers_end_with_a_killed_parent() -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        process.kill()
+        try:
+            process.communicate(timeout=30)  # returns when nobody holds the pipe
+        except subprocess.TimeoutExpired:
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+            raise
 
 
 def test_a_vocabulary_beyond_16_bits_takes_32(tmp_path: Path) -> None:
