@@ -8,6 +8,17 @@ import torch
 from torch import Tensor
 
 
+def signed(constant: int, bits: int) -> int:
+    """The signed integer with these bits, as torch's integer types are signed."""
+    return constant - (1 << bits) if constant >= 1 << (bits - 1) else constant
+
+
+# The constants of splitmix64 (Steele, Lea, Flood 2014).
+STEP = signed(0x9E3779B97F4A7C15, 64)
+MIX1 = signed(0xBF58476D1CE4E5B9, 64)
+MIX2 = signed(0x94D049BB133111EB, 64)
+
+
 def kept(row: Tensor, column: Tensor, p: float) -> Tensor:
     """Bool: an element is kept where its hash, an int32, is not among the lowest p.
 
@@ -16,17 +27,17 @@ def kept(row: Tensor, column: Tensor, p: float) -> Tensor:
     row's key before each: the work on the whole shape is in int32. Its last step, which would only
     touch the lower half, is left out: the comparison is decided by the upper.
     """
-    bits = column * _signed(0x9E3779B1, 32) ^ (row >> 32).to(torch.int32)
+    bits = column * signed(0x9E3779B1, 32) ^ (row >> 32).to(torch.int32)
     bits = (bits ^ ((bits >> 16) & 0xFFFF)) * 0x7FEB352D + ((row << 32) >> 32).to(torch.int32)
-    bits = (bits ^ ((bits >> 15) & 0x1FFFF)) * _signed(0x846CA68B, 32)
+    bits = (bits ^ ((bits >> 15) & 0x1FFFF)) * signed(0x846CA68B, 32)
     return bits >= min(round(p * (1 << 32)) - (1 << 31), (1 << 31) - 1)
 
 
 def mix64(x: Tensor) -> Tensor:
     """A step of splitmix64 (Steele et al. 2014) on int64, whose products wrap around."""
-    x = x + _signed(0x9E3779B97F4A7C15, 64)
-    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _signed(0xBF58476D1CE4E5B9, 64)
-    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _signed(0x94D049BB133111EB, 64)
+    x = x + STEP
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * MIX1
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * MIX2
     return x ^ ((x >> 31) & 0x1FFFFFFFF)
 
 
@@ -53,8 +64,3 @@ def kept_scores(
     row = mix64(mix64(key ^ sequence) ^ head)
     row = mix64(row[..., None] ^ queries)[..., None]  # [b, n, nq, 1]
     return kept(row, keys.to(torch.int32), p)
-
-
-def _signed(constant: int, bits: int) -> int:
-    """The signed integer with these bits, as torch's integer types are signed."""
-    return constant - (1 << bits) if constant >= 1 << (bits - 1) else constant

@@ -13,19 +13,10 @@ import math
 import torch
 from torch import Tensor
 
+from .draws import MIX1, MIX2, STEP
 from .parameters import Constant, LocalPart, Normal
 
 _CHUNK = 1 << 18  # entries at a time: the hash needs several int64 and float64 of each
-
-
-def _signed(value: int) -> int:
-    """An unsigned 64-bit constant as the int64 with the same bits."""
-    return value - (1 << 64) if value >> 63 else value
-
-
-_STEP = _signed(0x9E3779B97F4A7C15)
-_MIX1 = _signed(0xBF58476D1CE4E5B9)
-_MIX2 = _signed(0x94D049BB133111EB)
 
 
 def name_key(seed: int, name: str) -> int:
@@ -41,9 +32,9 @@ def _xor_shift(x: Tensor, bits: int) -> Tensor:
 
 def splitmix64(index: Tensor, key: int) -> Tensor:
     """A hash of each int64 index, by int64 arithmetic that wraps around. Overwrites ``index``."""
-    x = index.add_(1).mul_(_STEP).add_(key)
-    x = _xor_shift(x, 30).mul_(_MIX1)
-    x = _xor_shift(x, 27).mul_(_MIX2)
+    x = index.add_(1).mul_(STEP).add_(key)
+    x = _xor_shift(x, 30).mul_(MIX1)
+    x = _xor_shift(x, 27).mul_(MIX2)
     return _xor_shift(x, 31)
 
 
