@@ -34,11 +34,10 @@ def forward(
             scale=rules.options.scale, **_bounds(block),
         )  # fmt: skip
         return y[0], y[1]
-    rows, keys = _sections(documents, block.q), _sections(documents, block.k)
-    most_rows, most_keys = (min(documents.longest, run.size) for run in (block.q, block.k))
+    lengths = _lengths(documents, block)
     y = torch.ops.aten._flash_attention_forward(
-        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), rows, keys, most_rows, most_keys,
-        0.0, _causal(block), False, scale=rules.options.scale, **_bounds(block),
+        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), *lengths, 0.0,
+        _causal(block), False, scale=rules.options.scale, **_bounds(block),
     )  # fmt: skip
     lse = y[1].unflatten(1, q.shape[:2]).transpose(0, 1)
     # The kernel writes +inf where a query sees no key.
@@ -70,11 +69,10 @@ def backward(
             _causal(block), state, unused, scale=rules.options.scale, **_bounds(block),
         )  # fmt: skip
         return cast(tuple[Tensor, Tensor, Tensor], y)
-    rows, keys = _sections(documents, block.q), _sections(documents, block.k)
-    most_rows, most_keys = (min(documents.longest, run.size) for run in (block.q, block.k))
+    lengths = _lengths(documents, block)
     dq, dk, dv = torch.ops.aten._flash_attention_backward(
         grad.flatten(0, 1), q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), out.flatten(0, 1),
-        lse.transpose(0, 1).flatten(1).contiguous(), rows, keys, most_rows, most_keys, 0.0,
+        lse.transpose(0, 1).flatten(1).contiguous(), *lengths, 0.0,
         _causal(block), state, unused, scale=rules.options.scale, **_bounds(block),
     )  # fmt: skip
     return dq.view_as(q), dk.view_as(k), dv.view_as(v)
@@ -86,6 +84,13 @@ def _causal(block: Block) -> bool:
 
 def _bounds(block: Block) -> dict[str, int | None]:
     return {"window_size_left": block.left, "window_size_right": block.right}
+
+
+def _lengths(documents: Documents, block: Block) -> tuple[Tensor, Tensor, int, int]:
+    """As the kernel of varying length takes them: bounds and longest of queries, and of keys."""
+    longest = documents.longest
+    rows, keys = _sections(documents, block.q), _sections(documents, block.k)
+    return rows, keys, min(longest, block.q.size), min(longest, block.k.size)
 
 
 def _sections(documents: Documents, run: Run) -> Tensor:
