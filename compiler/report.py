@@ -38,6 +38,7 @@ def _is_machinery(trace: TracebackType) -> bool:
     file = trace.tb_frame.f_code.co_filename
     return (
         name in _OURS
+        or name.startswith("specc.compiler.commands.")
         or name.partition(".")[0] in _MACHINERY
         or file.startswith("<frozen importlib")
     )

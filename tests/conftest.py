@@ -44,7 +44,7 @@ ON_REQUEST = {"more_configurations": "--more-configurations", "more_kills": "--m
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--more-configurations", action="store_true", help="run 500 random configurations, not 200"
+        "--more-configurations", action="store_true", help="run 500 random configurations, not 100"
     )
     parser.addoption(
         "--more-kills", action="store_true", help="kill 50 runs of `specc train`, not 5"

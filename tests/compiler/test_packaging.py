@@ -105,4 +105,4 @@ def test_every_package_is_listed() -> None:
 def test_everything_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {dependency.split(">")[0].split("~")[0] for dependency in project["dependencies"]}
-    assert declared == {"torch", "jinja2", "black", "libcst", "click", "pyyaml"}
+    assert declared == {"torch", "jinja2", "black", "libcst", "click", "pyyaml", "rich"}

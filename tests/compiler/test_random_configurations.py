@@ -1,7 +1,7 @@
 """Pages of random configurations equal their interpreter, bit for bit, by the tests' own measure.
 
 500 configurations: first few that hold every pair of option values, then what hypothesis draws, the
-same ones on every run. 200 of them run always, the others with `pytest --more-configurations`. The
+same ones on every run. 100 of them run always, the others with `pytest --more-configurations`. The
 table of pairs stands at the end of the report.
 """
 
@@ -19,7 +19,7 @@ from pairs import covering, possible_pairs
 
 ROWS = covering(OPTIONS, at_work)
 CHUNK = 10  # configurations of one test: the tests spread over processes
-ALWAYS, ALL = 200, 500
+ALWAYS, ALL = 100, 500
 
 Record = Callable[[str, object], None]
 

@@ -40,6 +40,8 @@ def test_page(
 ) -> None:
     """Whole sequences at once, and packed ones in two micro-batches, in turn."""
     layouts = [d for d in parse_layouts(LAYOUTS[size]) if d.cp == 1 or page not in NO_CP]
+    if size == 4:
+        layouts = layouts[list(PAGES).index(page) % 2 :: 2]  # every layout has three of the pages
     cases = [
         Case(degrees, accumulation=parts, packed=parts == 2 and page not in NO_DOCUMENTS)
         for number, degrees in enumerate(layouts)

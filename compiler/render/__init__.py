@@ -1,0 +1,1 @@
+"""Architectures, differences and figures as text, JSON, Markdown, HTML and SVG."""

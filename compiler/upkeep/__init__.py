@@ -1,0 +1,1 @@
+"""What keeps a committed page in step with its spec: check, merge, eject, vendor."""
