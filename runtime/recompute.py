@@ -104,10 +104,15 @@ def apply_recompute(units: Sequence[nn.Module], choice: Recompute) -> None:
     numbers that a forward drew are drawn again alike; ``Dropout`` has the same mask as long as
     ``set_dropout_step`` waits for the backward.
 
-    Raises ValueError for a module name that no layer chosen has.
+    Raises ValueError where there is no layer, and for a module name that no layer chosen has.
     """
     if choice.granularity == "none":
         return
+    if not units:
+        raise ValueError(
+            f"recompute {choice.granularity!r} is of layers, the elements of an nn.ModuleList, and "
+            "the model has none"
+        )
     targets = list(units)[:: choice.every]
     policy = None
     if choice.modules:

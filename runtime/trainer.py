@@ -146,7 +146,10 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[MicroBatch]) -> float:
-        """The mean loss per token of all ranks' micro-batches, in eval mode."""
+        """The mean loss per token of all ranks' micro-batches, in eval mode.
+
+        Raises Refusal where none of their labels counts.
+        """
         self.model.eval()
         total = torch.zeros((), device=self.device)
         count = 0
@@ -158,7 +161,10 @@ class Trainer:
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # no backward comes that would do it
-        return float(self.summed(total)) / float(self._over_ranks(count))
+        counted = int(self._over_ranks(count))
+        if not counted:
+            raise Refusal("None of the held-out sequences has a label that counts.")
+        return float(self.summed(total)) / counted
 
     def summed(self, local: Tensor) -> Tensor:
         """The sum over all ranks of each one's part."""

@@ -354,6 +354,8 @@ def test_refusals() -> None:
         Recompute("full", every=0)
     with pytest.raises(ValueError, match=r"modules \(mlp\) goes with 'selective', not with 'full'"):
         Recompute("full", modules=("mlp",))
+    with pytest.raises(ValueError, match=r"'full' is of layers, .* and the model has none"):
+        apply_recompute([], Recompute("full"))
     layers = list(Model(Mesh.single()).layers)
     with pytest.raises(
         ValueError,

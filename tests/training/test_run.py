@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from specc.runtime import Mesh, checkpoint
+from specc.runtime.data import MicroBatch
 from specc.runtime.options import parse
 from specc.runtime.refusal import Refusal
 from specc.runtime.run import Result, Run
@@ -175,3 +176,11 @@ def test_a_users_own_dropout_resumes_too(mean_page: Path, text: Path, tmp_path: 
     first = tmp_path / "a" / "step-00000003"
     resumed = train(page, text, *arguments, "--out", tmp_path / "b", "--resume", first)
     assert resumed.losses == {step: whole.losses[step] for step in (4, 5, 6)}
+
+
+def test_held_out_sequences_without_a_label_are_refused(tiny_page: Path, text: Path) -> None:
+    run = Run(parse([str(tiny_page), "--data", str(text), "--steps", "1"]), Mesh.single())
+    ignored = torch.full((2, 8), -100)
+    batch = MicroBatch(torch.zeros(2, 8, dtype=torch.int64), ignored, 0)
+    with pytest.raises(Refusal, match="None of the held-out sequences has a label that counts"):
+        run.trainer.evaluate([batch])
