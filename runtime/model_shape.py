@@ -102,8 +102,9 @@ class ModelShape:
     def of(model: nn.Module) -> ModelShape:
         """That of a page's model, on any device, sharded or not.
 
-        Raises NotImplementedError for a model of another form (experts, normed heads, a user's
-        layers), whose memory the formulas do not know.
+        Raises NotImplementedError for a model of another form (experts, normed heads, zero-centred
+        norms, sinks, a user's layers), whose memory the formulas do not know. What its forwards do
+        is not looked at: both halves of a layer on one norm, a soft cap or attention dropout pass.
         """
         layers = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
         kinds = {type(layer).__name__ for stack in layers for layer in stack}
@@ -112,6 +113,7 @@ class ModelShape:
                 f"the formulas know a model with one stack of layers of one class, and "
                 f"{type(model).__name__} has {len(layers)} with {sorted(kinds)}"
             )
+        _refuse_what_saves_more(layers[0][0])
         qkv, proj, fc1, fc2 = _linears(layers[0][0])
         head_dim = _head_dim(layers[0][0])
         heads = proj.in_features // head_dim
@@ -133,6 +135,26 @@ class ModelShape:
             tied=output.weight is table.weight,
             dropout=any(isinstance(m, Dropout) and m.p > 0 for m in model.modules()),
         )
+
+
+def _refuse_what_saves_more(layer: nn.Module) -> None:
+    """Norms and attention that leave more for the backward than the formulas count."""
+    for name, module in layer.named_modules():
+        if isinstance(module, RMSNorm | LayerNorm) and module.zero_centered:
+            raise NotImplementedError(f"the formulas know no zero-centred norm, and {name} is one")
+        own = (
+            []
+            if isinstance(module, _KNOWN)
+            else [n for n, _ in module.named_parameters(recurse=False)]
+        )
+        if own:
+            raise NotImplementedError(
+                f"the formulas know parameters of linear layers and norms, and {name} has "
+                f"{', '.join(own)}"
+            )
+
+
+_KNOWN = (RMSNorm, LayerNorm, ColumnParallelLinear, RowParallelLinear)
 
 
 def _head_dim(layer: nn.Module) -> int:

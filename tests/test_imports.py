@@ -22,14 +22,14 @@ ALLOWED = {
     "templates": {"torch", "specc.runtime"},
     "compiler": {
         "torch", "specc.runtime", "specc.templates",
-        "libcst", "black", "jinja2", "click", "yaml",
+        "libcst", "black", "jinja2", "click", "yaml", "rich",
     },
 }  # fmt: skip
 
 # Extras of the runtime, imported inside the function that is asked for them.
 OPTIONAL = {"runtime": {"tokenizers"}, "templates": set[str](), "compiler": set[str]()}
 
-BLOCKED = ("libcst", "black", "jinja2", "click", "yaml", "specc.templates", "specc.compiler")
+BLOCKED = ("libcst", "black", "jinja2", "click", "yaml", "rich", "specc.templates", "specc.compiler")
 
 BLOCK = f"""
 import sys

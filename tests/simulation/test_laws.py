@@ -12,8 +12,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from specc.runtime import Mesh
+from specc.runtime import Mesh, RMSNorm
 from specc.runtime.communication import layer_collectives, sharding_collectives
 from specc.runtime.layouts import Degrees
 from specc.runtime.memory import saved_activations
@@ -118,6 +119,20 @@ def test_a_page_of_another_form_is_refused() -> None:
     spec.loader.exec_module(page)
     with pytest.raises(NotImplementedError, match="TransformerLayer has 4 norms and 4 parallel"):
         ModelShape.of(page.build_model(Mesh.single(), device="meta"))
+
+
+@pytest.mark.parametrize("change", ["zero_centered", "sinks"])
+def test_a_layer_that_saves_more_is_refused(change: str) -> None:
+    layer = nn.Module()
+    layer.norm = RMSNorm(8, zero_centered=change == "zero_centered")
+    layer.attention = nn.Module()
+    if change == "sinks":
+        layer.attention.softmax_offset = nn.Parameter(torch.zeros(4))
+    model = nn.Module()
+    model.layers = nn.ModuleList([layer])
+    words = {"zero_centered": "norm is one", "sinks": "attention has softmax_offset"}
+    with pytest.raises(NotImplementedError, match=words[change]):
+        ModelShape.of(model)
 
 
 def test_a_recompute_that_the_formulas_do_not_know_is_refused() -> None:
