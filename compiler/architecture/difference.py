@@ -31,8 +31,8 @@ class Change:
     - "changed": facts, weights, steps, the name or the number of layers differ;
     - "same": nothing of its own differs; its children may.
 
-    `path` is the path after, or before where it was removed. `steps`: where the forwards differ, the
-    lines of a unified diff of `Part.operations`.
+    `path` is the path after, or before where it was removed. `steps`: where the forwards differ,
+    the lines of a unified diff of `Part.operations`.
     """
 
     kind: ChangeKind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Part:
       children's steps left out.
     - `exact`: a digest of all that it computes itself, sizes included, with its weights.
     - `edges`: what flows between its children; empty for a leaf.
+    - `detail`: `operations` with sizes, where there are any; what a reader is shown where a size
+      alone differs that nothing else tells.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Part:
     indices: tuple[int, ...] = ()
     children: tuple[Part, ...] = ()
     edges: tuple[Edge, ...] = ()
+    detail: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def times(self) -> int:
@@ -107,12 +111,13 @@ class Edge:
 @dataclass(frozen=True)
 class Architecture:
     """A whole model. `name` is what a reader calls it (`llama`), `config` the numbers of its page's
-    `Config` that are no part's fact: (`max_position_embeddings`, 8192).
+    `Config` that are no part's fact: (`max_position_embeddings`, 8192); `numbers` all of them.
     """
 
     name: str
     root: Part
     config: tuple[tuple[str, Value], ...] = ()
+    numbers: tuple[tuple[str, Value], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -120,7 +125,7 @@ def indices_text(indices: tuple[int, ...]) -> str:
     """Places in a list as a reader writes them: `0..31`, `0..30:2` (every second), `0,3,4..9`."""
     if len(indices) > 2:
         step = indices[1] - indices[0]
-        if step > 1 and all(b - a == step for a, b in zip(indices, indices[1:], strict=False)):
+        if step > 1 and all(b - a == step for a, b in itertools.pairwise(indices)):
             return f"{indices[0]}..{indices[-1]}:{step}"
     runs: list[list[int]] = []
     for index in indices:
@@ -128,6 +133,4 @@ def indices_text(indices: tuple[int, ...]) -> str:
             runs[-1].append(index)
         else:
             runs.append([index])
-    return ",".join(
-        f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs
-    )
+    return ",".join(f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,0 +1,143 @@
+"""FLOPs of a forward, counted from a recorded run: 2 for each multiply-add of a matrix product.
+
+Only products count, as is the custom (Kaplan et al., arXiv 2001.08361, section 2.1; Narayanan et
+al., arXiv 2104.04473, appendix; Chowdhery et al., PaLM, arXiv 2204.02311, appendix B): norms,
+activations, the softmax, rotary positions and lookups do not.
+
+| product | FLOPs |
+|---|---|
+| [m, k] times [k, n], as torch ran it (by the formulas of `torch.utils.flop_counter`) | 2 m k n |
+| attention: q k^T, and the weights times v | 2 (d + d_v) for each head and pair of places |
+
+Of attention those pairs count that a query may attend, exactly (`attended_pairs`). Under a causal
+mask that is half of what PaLM counts, whose formula is for every pair. Pairs that a mask tensor
+hides count, since kernels compute them; attention that is written out as products counts as it ran,
+with all pairs.
+
+A training step takes 3 times the forward: each product has two in the backward, one for the
+gradient of either operand. What is computed twice is not counted (recompute; the scores, in flash
+attention), nor is the optimizer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from math import prod
+from typing import Literal, get_args
+
+from torch.utils.flop_counter import flop_registry
+
+from .calls import AttentionCall, Operation
+from .run import Run
+
+Share = Literal["projections", "scores", "mlp", "output", "other"]
+SHARES: tuple[Share, ...] = get_args(Share)  # in the order in which they are shown
+Shape = tuple[int, ...]
+_FORMULAS: dict[str, Callable[..., int]] = {str(k): f for k, f in flop_registry.items()}
+_PRODUCTS = ("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm")
+_WITH_A_VECTOR = ("aten.mv", "aten.addmv", "aten.dot", "aten.vdot")
+
+
+class NotCountedError(Exception):
+    """Matrices are multiplied and no formula here knows how many; says where."""
+
+
+def attended_pairs(call: AttentionCall, length: int) -> int:
+    """How many (query, key) pairs of a sequence of `length` places a head attends.
+
+    Causal: place i, counted from 1, sees i; under a window of w at most w, itself included. So it
+    is s (s + 1) / 2 without a window, and w (w + 1) / 2 + (s - w) w under one of w <= s. Where it
+    is not causal, all later places as well.
+    """
+    window = min(call.window or length, length)
+    earlier = window * (window + 1) // 2 + (length - window) * window
+    return earlier if call.causal else earlier + length * (length - 1) // 2
+
+
+def attention_flops(call: AttentionCall, length: int) -> int:
+    """Of the two products of one attention over one sequence."""
+    return 2 * call.heads * (call.head_dim + call.value_dim) * attended_pairs(call, length)
+
+
+def not_of_the_sequence(call: AttentionCall, run: Run) -> str | None:
+    """Why an attention is not one of the sequence's places over themselves, or None where it is."""
+    if call.places == call.key_places == run.places:
+        return None
+    where = call.path or "the model"
+    return (
+        f"{where} attends {call.key_places:,} places from {call.places:,}, in a sequence of "
+        f"{run.places:,}"
+    )
+
+
+def mixes_places(operation: Operation, run: Run) -> bool:
+    """Whether it is a product of attention that is written out: of two activations, over places or
+    with places on both sides. [.., m, k] times [.., k, n]: k, or m and n, are places.
+    """
+    name = ".".join(operation.op.split(".")[:2])
+    if operation.attention is not None or name not in _PRODUCTS:
+        return False
+    first, second = operation.inputs[-2:]
+    if first.name or second.name:
+        return False
+    sides = (first.shape[-2], second.shape[-1])
+    return _of_places(first.shape[-1], run) or all(_of_places(size, run) for size in sides)
+
+
+def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Share, Fraction]:
+    """FLOPs per token of a forward over one sequence of `run.length` places, by what takes them.
+
+    The mean over the sequence: an early token attends less than a late one. `share_of` says which
+    part of the model an operation outside attention belongs to. Raises NotCountedError.
+    """
+    total: Counter[Share] = Counter()
+    for operation in run.operations:
+        if operation.attention is not None:
+            continue
+        flops = product_flops(operation, lambda shape: _at_length(shape, run))
+        if flops:
+            share = "scores" if mixes_places(operation, run) else share_of(operation)
+            total[share] += run.times(operation.path) * flops
+    for call in run.attention:
+        if why := not_of_the_sequence(call, run):
+            raise NotCountedError(why)
+        total["scores"] += run.times(call.path) * attention_flops(call, run.length)
+    return {share: Fraction(total[share], run.length) for share in SHARES}
+
+
+def product_flops(
+    operation: Operation, shaped: Callable[[Shape], Shape] = lambda shape: shape
+) -> int:
+    """Of one recorded operation, 0 where it multiplies no matrices; `shaped` gives the shape that
+    a recorded one stands for. Raises NotCountedError.
+    """
+    name = ".".join(operation.op.split(".")[:2])
+    if name in _PRODUCTS:
+        shapes = [shaped(form.shape) for form in operation.inputs]
+        return _FORMULAS[name](*shapes)
+    if name in _WITH_A_VECTOR:
+        return 2 * prod(shaped(operation.inputs[-2].shape))
+    if name == "aten.convolution":  # x [b, in, ..], weight [out, in / groups, ..]
+        weight = operation.inputs[1].shape
+        return 2 * prod(shaped(operation.outputs[0].shape)) * prod(weight[1:])
+    if name in _FORMULAS:
+        raise NotCountedError(f"{operation.path or 'the model'} runs {operation.op}")
+    return 0
+
+
+def _at_length(shape: Shape, run: Run) -> Shape:
+    """The shape at `run.length`: it ran with so many places that a dimension tells itself."""
+    return tuple(
+        size // run.places * run.length if _of_places(size, run) else size for size in shape
+    )
+
+
+def _of_places(size: int, run: Run) -> bool:
+    return size > 0 and size % run.places == 0
+
+
+def used_parameters(operations: Iterable[Operation]) -> set[str]:
+    """Names of the tensors that operations read."""
+    return {form.name for one in operations for form in one.inputs if form.name is not None}

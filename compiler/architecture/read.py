@@ -1,0 +1,312 @@
+"""Read: the architecture of a page's model, from a run of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from ..validate.op_log import history
+from .calls import AttentionCall, ModuleCall, Phase, Value, values
+from .children import Child, children_of, is_chain
+from .config_numbers import all_numbers, config_numbers
+from .edges import edges_of
+from .facts import Facts, Known, facts_of
+from .flow import Flow, element, flow_of
+from .handmade import handmade_attention, mask_is_causal
+from .initial import Laws, is_triangle, longest_list, made_words
+from .kinds import is_library, kind_of, library_kind
+from .lines import lines_of
+from .repeats import collapsed
+from .run import Run
+from .tree import Architecture, Part, Weight
+
+_PHASES: tuple[tuple[Phase, str], ...] = (
+    ("train", ""),
+    ("labels", "with labels:"),
+    ("eval", "in eval mode:"),
+)
+
+
+def read(run: Run) -> Architecture:
+    """The parts of a run's model, with all that is known of them.
+
+    Layers that are equal in all that they hold and compute are one part, whatever their classes
+    are called.
+    """
+    root = _Reader(run).root()
+    return Architecture(run.name, root, config_numbers(run.config, root), all_numbers(run.config))
+
+
+class _Reader:
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.modules = dict(run.model.named_modules())
+        self.buffers = dict(run.model.named_buffers())
+        self.laws = Laws(run.table, longest_list(run.model))
+        self.read_already: dict[str, tuple[tuple[Any, ...], Part]] = {}
+
+    def root(self) -> Part:
+        part = self.part("", self.run.model, "", element=False)
+        facts = {**self.model_facts(), **dict(part.facts)}
+        return replace(part, name=part.label, kind="model", facts=tuple(facts.items()))
+
+    def model_facts(self) -> Facts:
+        """The width of the model and its vocabulary, from the product that gives the logits."""
+        run, found = self.run, Facts()
+        record = run.table.get(run.output_weight or "")
+        if record is not None and len(record.shape) == 2:
+            width = run.calls["train"][""][0].values[0].shape[-1]
+            inner = record.shape[0] if record.shape[1] == width else record.shape[1]
+            found |= {"hidden": inner, "vocabulary": width}
+        if run.loss is not None:
+            found["loss"] = run.loss
+        return found
+
+    def part(self, path: str, module: nn.Module, name: str, *, element: bool) -> Part:
+        """The part that a module is; of one that stands for many, each gives the same."""
+        ran = self.run.ran(path)
+        held = self.held(path, module)
+        known = self.read_already.get(ran)
+        if known is not None and known[0] == held:
+            return replace(known[1], name=name)
+        part = self.new_part(path, ran, module, name, element=element)
+        self.read_already.setdefault(ran, (held, part))
+        return part
+
+    def held(self, path: str, module: nn.Module) -> tuple[Any, ...]:
+        """What two modules of one kind may still differ in: ties, and how their values start."""
+        prefix = f"{path}." if path else ""
+        names = [n for n, _ in module.named_parameters(remove_duplicate=False)]
+        records = (self.run.table[prefix + n] for n in names)
+        return tuple((n, r, self.law(prefix + n)) for n, r in zip(names, records, strict=True))
+
+    def new_part(self, path: str, ran: str, module: nn.Module, name: str, *, element: bool) -> Part:
+        children = self.children(path, module)
+        calls = {phase: self.run.calls.get(phase, {}).get(ran, ()) for phase, _ in _PHASES}
+        call = next((of_one[0] for of_one in calls.values() if of_one), None)
+        weights = self.weights(path, module)
+        own_attention = self.attention(ran, call)
+        kind = library_kind(module)
+        if kind is None:
+            attends = bool(own_attention)
+            kind = kind_of(call, children, attends=attends, element=element)
+        if kind == "linear" and self.gives_logits(path, weights):
+            kind = "output"
+        attention = own_attention
+        if kind == "attention" and not attention:
+            children, attention = self.with_core(ran, children)
+        known = Known(module, call, weights, children, attention, self.takes_tokens(path, call))
+        facts = facts_of(kind, known) | self.other_facts(path, module, calls)
+        flows = self.flows(calls, ran) if not is_library(module) else []
+        operations, detail = self.lines(flows)
+        return Part(
+            name,
+            kind,
+            type(module).__name__,
+            tuple(facts.items()),
+            weights,
+            operations,
+            self.exact(module, flows, detail, weights),
+            children=children,
+            edges=self.edges(flows, children),
+            detail=detail,
+        )
+
+    def children(self, path: str, module: nn.Module) -> tuple[Part, ...]:
+        found: list[Part] = []
+        for child in _direct(module):
+            inner = f"{path}.{child.path}" if path else child.path
+            place = child.place
+            part = self.part(inner, child.module, child.name, element=place is not None)
+            found.append(part if place is None else replace(part, indices=(place,)))
+        return collapsed(found)
+
+    def weights(self, path: str, module: nn.Module) -> tuple[Weight, ...]:
+        prefix = f"{path}." if path else ""
+        found = []
+        for name, _ in module.named_parameters(recurse=False, remove_duplicate=False):
+            record = self.run.table[prefix + name]
+            found.append(Weight(name, record.shape, record.dim, record.tied_to))
+        return tuple(found)
+
+    def gives_logits(self, path: str, weights: tuple[Weight, ...]) -> bool:
+        """Whether one of its weights is the model's last product's, by another name or its own."""
+        names = {w.tied_to or (f"{path}.{w.name}" if path else w.name) for w in weights}
+        return self.run.output_weight in names
+
+    def attention(self, ran: str, call: ModuleCall | None) -> tuple[AttentionCall, ...]:
+        found = tuple(a for a in self.run.attention if a.path == ran)
+        if call is None:
+            return found
+        found = tuple(self.with_mask(a, call) for a in found)
+        return found + tuple(handmade_attention(call, self.is_causal))
+
+    def with_mask(self, attention: AttentionCall, call: ModuleCall) -> AttentionCall:
+        """An attention under a mask, with what the mask's making says of it."""
+        if attention.causal is not None:
+            return attention
+        for step in call.steps:
+            given = dict(step.kwargs).get("attn_mask") or (*step.args, *[None] * 4)[3]
+            known = step.attention is not None and isinstance(given, Value)
+            if known and self.is_causal(call, given):
+                return replace(attention, causal=True, masked=False)
+        return attention
+
+    def is_causal(self, call: ModuleCall, mask: Value) -> bool:
+        def triangular(name: str) -> bool:
+            path = f"{call.path}.{name}" if call.path else name
+            buffer = self.buffers.get(path)
+            return buffer is not None and is_triangle(self.run.made, buffer)
+
+        return mask_is_causal(call, mask, triangular)
+
+    def with_core(
+        self, ran: str, children: tuple[Part, ...]
+    ) -> tuple[tuple[Part, ...], tuple[AttentionCall, ...]]:
+        """An attention whose inner half is a child: the facts stand at the whole."""
+        found: tuple[AttentionCall, ...] = ()
+        plain: list[Part] = []
+        for child in children:
+            if child.kind == "attention":
+                path = f"{ran}.{child.name}"
+                call = next(iter(self.run.calls["train"].get(path, ())), None)
+                found += self.attention(path, call)
+                child = replace(child, facts=())
+            plain.append(child)
+        return tuple(plain), found
+
+    def takes_tokens(self, path: str, call: ModuleCall | None) -> bool:
+        """Whether an embedding looks up what the model is called with: ids of shape [b, s]."""
+        if call is None:
+            return False
+        given = [v for _, form in call.inputs for v in values(form)]
+        shapes = [(1, self.run.places), (self.run.places, 1)]
+        tokens = [v for v in given if v.dtype is not None and not v.dtype.is_floating_point]
+        return any(v.shape in shapes for v in tokens) and not _is_positions(path, self.run)
+
+    def other_facts(self, path: str, module: nn.Module, calls: Any) -> Facts:
+        found: Facts = {}
+        prefix = f"{path}." if path else ""
+        for name, parameter in module.named_parameters(recurse=False):
+            if self.run.table[prefix + name].tied_to is not None:
+                continue
+            law = self.law(prefix + name)
+            if not _goes_without_saying(name, law, module):
+                found["init" if name == "weight" else f"init {name}"] = law
+            if not parameter.requires_grad:
+                found["frozen"] = True
+        times = len(calls["train"])
+        if times > 1:
+            found["calls"] = times
+        return found
+
+    def law(self, name: str) -> str:
+        """How a parameter starts, in words."""
+        record = self.run.table[name]
+        if record.law is not None:
+            return self.laws.words(record.law)
+        parameter = self.run.model.get_parameter(name)
+        owner = self.run.model.get_submodule(name.rpartition(".")[0])
+        width = getattr(owner, "in_features", None) or record.shape[-1]
+        return made_words(history(self.run.made, parameter), width)
+
+    def flows(self, calls: Any, ran: str) -> list[tuple[str, Flow]]:
+        """What a module does, in training and wherever else it does something else."""
+        found: list[tuple[str, Flow]] = []
+        for phase, words in _PHASES:
+            for number, call in enumerate(calls[phase]):
+                flow = flow_of(call, partial(self.chain, ran, phase, number))
+                if all(_computed(flow) != _computed(other) for _, other in found):
+                    again = f"call {number + 1}:" if number else ""
+                    found.append((" ".join(filter(None, (words, again))), flow))
+        return found
+
+    def chain(self, ran: str, phase: Phase, number: int, name: str) -> ModuleCall | None:
+        """The call of a child that only calls its elements in turn."""
+        path = f"{ran}.{name}" if ran else name
+        module = self.modules.get(path)
+        if module is None or not is_chain(module) or element(name) is not None:
+            return None
+        calls = self.run.calls[phase].get(path, ())
+        return calls[min(number, len(calls) - 1)] if calls else None
+
+    def lines(self, flows: list[tuple[str, Flow]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The steps without sizes, and with them."""
+        both: list[tuple[str, ...]] = []
+        for sizes in (False, True):
+            lines: list[str] = []
+            for words, flow in flows:
+                of_flow = lines_of(flow, places=self.run.places, sizes=sizes)
+                if not flow.steps and not words:
+                    continue
+                if words and not sizes and of_flow == lines_of(flows[0][1], places=self.run.places):
+                    continue
+                lines += [words, *(f"    {line}" for line in of_flow)] if words else of_flow
+            both.append(tuple(lines))
+        return both[0], both[1]
+
+    def exact(
+        self, module: nn.Module, flows: Any, detail: tuple[str, ...], weights: tuple[Weight, ...]
+    ) -> str:
+        shapes = [
+            (n, tuple("s" if d >= self.run.length else d for d in b.shape))
+            for n, b in module.named_buffers(recurse=False)
+        ]
+        patterns = [(loop.name, loop.pattern) for _, flow in flows for loop in flow.loops.values()]
+        of: tuple[Any, ...] = (detail, patterns, weights, shapes)
+        if is_library(module):
+            of = (type(module).__name__, _plain_attributes(module), *of)
+        return hashlib.blake2b(repr(of).encode(), digest_size=8).hexdigest()
+
+    def edges(self, flows: list[tuple[str, Flow]], children: tuple[Part, ...]) -> Any:
+        if not flows or not children:
+            return ()
+        segments: dict[str, str] = {}
+        for part in children:
+            segments.setdefault(part.name, part.segment)
+            for index in part.indices:
+                segments[f"{part.name}.{index}"] = part.segment
+
+        def segment(name: str) -> str | None:
+            while name:
+                if name in segments:
+                    return segments[name]
+                name = name.rpartition(".")[0]
+            return None
+
+        return edges_of(flows[0][1], segment, self.run.places)
+
+
+def _direct(module: nn.Module) -> list[Child]:
+    """A chain that is a part itself, in a list or as the root, has its elements by their names."""
+    if is_chain(module) or isinstance(module, nn.ModuleList):
+        return [Child(name, None, name, child) for name, child in module.named_children()]
+    return list(children_of(module))
+
+
+def _computed(flow: Flow) -> Any:
+    return (flow.steps, flow.returned, flow.loops)
+
+
+def _is_positions(path: str, run: Run) -> bool:
+    from specc.runtime import PositionEmbedding
+
+    return isinstance(run.model.get_submodule(path), PositionEmbedding)
+
+
+def _plain_attributes(module: nn.Module) -> list[tuple[str, Any]]:
+    plain = (bool, int, float, str, tuple)
+    found = ((n, v) for n, v in vars(module).items() if not n.startswith("_") and n != "training")
+    return [(n, v) for n, v in found if v is None or isinstance(v, plain)]
+
+
+def _goes_without_saying(name: str, law: str, module: nn.Module) -> bool:
+    """Biases from 0, and the weights of norms from where they change nothing."""
+    if name.endswith("bias"):
+        return law in ("0", "uniform ±1/√in")
+    centred = getattr(module, "zero_centered", False)
+    return name == "weight" and law == ("0" if centred else "1")

@@ -1,0 +1,155 @@
+"""What a part is, in the words of the field: one short phrase for every renderer."""
+
+from __future__ import annotations
+
+from .tree import Part, Value
+
+# Facts that make up one phrase together, by kind of part.
+HEADLINE: dict[str, tuple[str, ...]] = {
+    "model": ("hidden", "vocabulary"),
+    "attention": ("heads", "groups", "head_dim", "value_dim"),
+    "mlp": ("activation", "size"),
+    "norm": ("type", "zero_centered"),
+    "linear": ("in", "out"),
+    "embedding": ("vocabulary", "positions", "rows", "size"),
+    "output": ("vocabulary", "size"),
+    "activation": ("type",),
+    "dropout": ("p",),
+    "module": ("type",),
+}
+
+# What goes without saying where a part is named and nothing is compared.
+_UNSAID = {("causal", True), ("bias", False), ("gather_output", True), ("epsilon", 1e-5)}
+_UNSAID_NAMES = {("*", "init"), ("*", "loss"), ("norm", "size")}
+
+_CUTS: dict[Value, str] = {None: "whole on every rank", 0: "cut by rows", 1: "cut by columns"}
+_ABSENT = {
+    "window": "full attention",
+    "rotary": "no rotary positions",
+    "softcap": "no soft cap",
+    "sinks": "no sinks",
+    "scale": "scores by 1/√d",
+    "dropout": "no dropout",
+    "tied": "untied",
+    "init": "its constructor's own initial values",
+    "gather_output": "output not gathered",
+    "frozen": "trained",
+}
+
+
+def words(part: Part) -> str:
+    """What a part is: "GQA 32/8 heads of 128, rotary base 500,000, window 4096". May be empty."""
+    first = HEADLINE.get(part.kind, ())
+    found = [headline(part)]
+    for name, value in part.facts:
+        said = name in first or name.startswith("init ")
+        unsaid = {("*", name), (part.kind, name)} & _UNSAID_NAMES or (name, value) in _UNSAID
+        if not said and not unsaid:
+            found.append(phrase(part.kind, name, value))
+    return ", ".join(text for text in found if text)
+
+
+def headline(part: Part) -> str:
+    """The phrase that the facts of `HEADLINE` make: "SwiGLU 14336"; for layers how many."""
+    facts = dict(part.facts)
+    if part.kind == "attention":
+        return _heads(facts)
+    if part.kind == "mlp":
+        return _joined(facts.get("activation"), facts.get("size"))
+    if part.kind == "norm":
+        centred = " (1 + weight)" if facts.get("zero_centered") else ""
+        return f"{facts.get('type')}{centred}"
+    if part.kind == "linear":
+        return f"{facts.get('in')} → {facts.get('out')}"
+    if part.kind == "embedding":
+        what = next((n for n in ("vocabulary", "positions") if n in facts), "rows")
+        return f"{what} {facts.get(what)} × {facts.get('size')}"
+    if part.kind == "output":
+        return f"{facts.get('size')} → vocabulary {facts.get('vocabulary')}"
+    if part.kind == "model":
+        names = ("hidden", "vocabulary")
+        return ", ".join(f"{name} {facts[name]}" for name in names if name in facts)
+    if part.kind == "dropout":
+        return f"dropout {number(facts.get('p'))}"
+    if part.kind == "layer" and part.times > 1:
+        return f"{part.times} layers"
+    return str(facts.get("type") or "")
+
+
+def phrase(kind: str, name: str, value: Value) -> str:
+    """One fact of a part of a kind, or what its absence (None) means: "window 4096"."""
+    shown = name.replace("_", " ")
+    if name.startswith("cut "):
+        return f"`{name[4:]}` {_CUTS.get(value, str(value))}"
+    if name.startswith("tied "):
+        return f"`{name[5:]}` is `{value}`" if value else f"`{name[5:]}` untied"
+    if name == "calls":
+        return f"called {value or 1} times"
+    if name == "places":
+        return f"at {value}"
+    if value is None:
+        return _ABSENT.get(name, f"no {shown}")
+    if name == "init" or name.startswith("init "):
+        what = name.removeprefix("init").strip()
+        return f"starts as {value}" if not what else f"`{what}` starts as {value}"
+    if name == "rotary" and isinstance(value, tuple):
+        return _rotary(dict(str(text).split("=", 1) for text in value))
+    if name == "sinks":
+        return "sinks" if value == "learned" else "a sink of zero" if value == "zero" else "sinks"
+    if name == "softcap":
+        return f"soft cap {number(value)}"
+    if name == "scale":
+        return f"scores by {number(value)}"
+    if name == "p":
+        return f"dropout {number(value)}"
+    if value is True:
+        return shown
+    if value is False:
+        return f"not {shown}" if name in ("causal",) else f"no {shown}"
+    if isinstance(value, tuple):
+        return f"{shown} {', '.join(number(v) for v in value)}"
+    return f"{shown} {number(value)}"
+
+
+def number(value: object) -> str:
+    """A number as a reader writes it: whole floats in thousands, small ones as 1e-5."""
+    if isinstance(value, float):
+        if value.is_integer() and abs(value) >= 1000:
+            return f"{int(value):,}"
+        if value.is_integer():
+            return str(int(value))
+        text = f"{value:.6g}"
+        base, e, power = text.partition("e")
+        return f"{base}e{int(power)}" if e else text
+    return str(value)
+
+
+def _heads(facts: dict[str, Value]) -> str:
+    heads, groups, size = facts.get("heads"), facts.get("groups"), facts.get("head_dim")
+    if heads is None:
+        return "attention"
+    values = facts.get("value_dim")
+    of = f"{size}" if values is None else f"{size}, values of {values}"
+    if groups is None or groups == heads:
+        return f"{heads} heads of {of}" if heads != 1 else f"1 head of {of}"
+    if groups == 1:
+        return f"MQA {heads}/1 heads of {of}"
+    return f"GQA {heads}/{groups} heads of {of}"
+
+
+def _rotary(facts: dict[str, str]) -> str:
+    text = f"rotary base {number(float(facts['base']))}" if "base" in facts else "rotary"
+    if "dim" in facts:
+        text += f" on {facts['dim']} channels"
+    if "scaling" in facts:
+        others = {n: v for n, v in facts.items() if n not in ("base", "dim", "scaling", "pairs")}
+        text += f", {facts['scaling']} scaling"
+        if others:
+            text += " (" + ", ".join(f"{n.replace('_', ' ')} {v}" for n, v in others.items()) + ")"
+    if facts.get("pairs") == "interleaved":
+        text += ", interleaved"
+    return text
+
+
+def _joined(*values: object) -> str:
+    return " ".join(number(value) for value in values if value is not None)

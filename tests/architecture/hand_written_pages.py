@@ -1,0 +1,101 @@
+"""Pages that no template made: attention written out, experts chosen, a mixer without attention."""
+
+from __future__ import annotations
+
+_MODEL = '''"""A small model by hand."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+WIDTH, HEADS, VOCABULARY = 48, 4, 101
+
+
+{layer}
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY, WIDTH)
+        self.layers = nn.ModuleList([Layer() for _ in range(3)])
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.unread = nn.Parameter(torch.zeros(7))
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.head(x)
+
+
+def build_model(mesh: object, *, seed: int = 0, device: str = "cpu") -> Model:
+    with torch.device(device):
+        return Model()
+'''
+
+_ATTENTION = """class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).transpose(1, 3).unbind(2)
+        {attend}
+        return self.out(y.transpose(1, 2).flatten(2))
+
+"""
+
+_EXPERTS = """class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(WIDTH, 4)
+        self.experts = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, chosen = self.router(x).softmax(-1).topk(2, -1)
+        share = torch.zeros_like(self.router(x)).scatter(-1, chosen, weight)
+        return sum(share[..., i : i + 1] * e(x) for i, e in enumerate(self.experts))
+
+"""
+
+_SUMS = """class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x.cumsum(1))
+
+"""
+
+_PRODUCTS = """scores = q @ k.transpose(-1, -2)
+        barred = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        y = scores.masked_fill(barred, float("-inf")).softmax(-1) @ v"""
+_STATE = """y = q.softmax(-1) @ (k.softmax(-2).transpose(-1, -2) @ v)  # linear, over all places"""
+_TORCH = "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+
+
+def by_products() -> str:
+    """softmax(q k^T) v, written out."""
+    return _MODEL.format(layer=_ATTENTION.format(attend=_PRODUCTS))
+
+
+def linear() -> str:
+    """q (k^T v): keys and values meet over all places."""
+    return _MODEL.format(layer=_ATTENTION.format(attend=_STATE))
+
+
+def by_torch() -> str:
+    """torch's own attention."""
+    return _MODEL.format(layer=_ATTENTION.format(attend=_TORCH))
+
+
+def experts() -> str:
+    """Two of four experts, each computed for every token."""
+    return _MODEL.format(layer=_EXPERTS)
+
+
+def running_sums() -> str:
+    """Places meet in a running sum."""
+    return _MODEL.format(layer=_SUMS)

@@ -1,0 +1,52 @@
+"""The tree that most published decoders share: a norm before attention, a norm before the MLP."""
+
+from specc.templates import (
+    MLP,
+    GPTModel,
+    LanguageModelEmbedding,
+    ModuleSpec,
+    OutputLayer,
+    RMSNorm,
+    SelfAttention,
+    TransformerBlock,
+    TransformerConfig,
+    TransformerLayer,
+)
+
+
+def decoder(
+    config: TransformerConfig,
+    *,
+    norm: type = RMSNorm,
+    attention: ModuleSpec | None = None,
+    layer: ModuleSpec | None = None,
+    embedding: type = LanguageModelEmbedding,
+) -> ModuleSpec:
+    """The spec of a decoder-only model. `layer` takes the place of the whole layer."""
+    norms = ModuleSpec(norm)
+    if attention is None:
+        children = {"q_layernorm": norms, "k_layernorm": norms} if config.qk_layernorm else {}
+        attention = ModuleSpec(SelfAttention, submodules=children)
+    if layer is None:
+        layer = ModuleSpec(
+            TransformerLayer,
+            submodules={
+                "input_layernorm": norms,
+                "self_attention": attention,
+                "pre_mlp_layernorm": norms,
+                "mlp": ModuleSpec(MLP),
+            },
+        )
+    return ModuleSpec(
+        GPTModel,
+        params={"config": config},
+        submodules={
+            "embedding": ModuleSpec(embedding),
+            "decoder": ModuleSpec(
+                TransformerBlock,
+                params={"layer_spec": layer},
+                submodules={"final_layernorm": norms},
+            ),
+            "output_layer": ModuleSpec(OutputLayer),
+        },
+    )

@@ -1,0 +1,124 @@
+"""The same models as Hugging Face transformers builds them, from the numbers of their config.json.
+
+What a config leaves out is the class's default, which is one of these models' where it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers as hf
+from torch import nn
+from transformers.modeling_utils import no_init_weights
+
+
+def _llama(**numbers: Any) -> hf.PreTrainedModel:
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**numbers))
+
+
+def _llama3(layers: int, hidden: int, heads: int, ffn: int, **more: Any) -> hf.PreTrainedModel:
+    return _llama(
+        vocab_size=128256,
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        intermediate_size=ffn,
+        **more,
+    )
+
+
+def _qwen3(layers: int, hidden: int, heads: int, ffn: int, **more: Any) -> hf.PreTrainedModel:
+    return hf.Qwen3ForCausalLM(
+        hf.Qwen3Config(
+            vocab_size=151936,
+            num_hidden_layers=layers,
+            hidden_size=hidden,
+            num_attention_heads=heads,
+            num_key_value_heads=8,
+            head_dim=128,
+            intermediate_size=ffn,
+            **more,
+        )
+    )
+
+
+_PEERS: dict[str, Callable[[], hf.PreTrainedModel]] = {
+    "gemma2_9b": lambda: hf.Gemma2ForCausalLM(
+        hf.Gemma2Config(
+            hidden_size=3584,
+            intermediate_size=14336,
+            num_hidden_layers=42,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+        )
+    ),
+    "gpt2_small": lambda: hf.GPT2LMHeadModel(hf.GPT2Config()),
+    "gpt2_xl": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(n_layer=48, n_embd=1600, n_head=25)),
+    "llama2_7b": lambda: _llama(),
+    "llama2_70b": lambda: _llama(
+        num_hidden_layers=80,
+        hidden_size=8192,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        intermediate_size=28672,
+    ),
+    "llama3_8b": lambda: _llama3(32, 4096, 32, 14336),
+    "llama3_70b": lambda: _llama3(80, 8192, 64, 28672),
+    "llama31_70b": lambda: _llama3(
+        80,
+        8192,
+        64,
+        28672,
+        max_position_embeddings=131072,
+        rope_scaling={
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    ),
+    "llama3_405b": lambda: _llama3(126, 16384, 128, 53248),
+    "mistral_7b": lambda: hf.MistralForCausalLM(hf.MistralConfig()),
+    "nemotron4_15b": lambda: hf.NemotronForCausalLM(hf.NemotronConfig(num_key_value_heads=8)),
+    "olmo_7b": lambda: hf.OlmoForCausalLM(hf.OlmoConfig()),
+    "phi3_mini": lambda: hf.Phi3ForCausalLM(hf.Phi3Config()),
+    "pythia_69b": lambda: hf.GPTNeoXForCausalLM(
+        hf.GPTNeoXConfig(
+            hidden_size=4096,
+            intermediate_size=16384,
+            num_hidden_layers=32,
+            num_attention_heads=32,
+        )
+    ),
+    "qwen25_7b": lambda: hf.Qwen2ForCausalLM(
+        hf.Qwen2Config(
+            vocab_size=152064,
+            hidden_size=3584,
+            intermediate_size=18944,
+            num_hidden_layers=28,
+            num_attention_heads=28,
+            num_key_value_heads=4,
+        )
+    ),
+    "qwen3_06b": lambda: _qwen3(28, 1024, 16, 3072, tie_word_embeddings=True),
+    "qwen3_8b": lambda: _qwen3(36, 4096, 32, 12288),
+    "qwen3_32b": lambda: _qwen3(64, 5120, 64, 25600),
+    "starcoder2_3b": lambda: hf.Starcoder2ForCausalLM(hf.Starcoder2Config()),
+    # Its experts are left out by who compares: see test_published.py.
+    "gpt_oss_20b": lambda: hf.GptOssForCausalLM(
+        hf.GptOssConfig(num_hidden_layers=24, num_local_experts=32)
+    ),
+}
+NAMES = tuple(sorted(_PEERS))
+
+
+def peer(name: str) -> nn.Module:
+    """On the meta device, tied where its config says so."""
+    with torch.device("meta"), no_init_weights():
+        model = _PEERS[name]()
+    model.tie_weights()
+    return model
