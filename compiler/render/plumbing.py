@@ -1,0 +1,89 @@
+"""Steps of a forward that only hand things through: what a difference need not show.
+
+A decoder that makes rotary tables for its layers, an embedding that is given positions for its
+dropout: the tables and the dropout are facts of the parts that use them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from ..architecture.tree import Part
+
+_CALL = re.compile(r"(?<![\w.])(\w+)\(")
+_BOUND = re.compile(r"(\s*)(\w+(?:, \w+)*) = (.*)")
+
+
+def same_stream(before: Part, after: Part) -> bool:
+    """Whether two forwards hand their children the same first arguments, and do the same besides.
+
+    Other arguments of children do not count, nor do dropout, names of locals and locals that only
+    these need.
+    """
+    return _stream(before) == _stream(after)
+
+
+def _stream(part: Part) -> tuple[str, ...]:
+    children = {child.name: child.kind == "dropout" for child in part.children}
+    lines = [_simple(line, children) for line in part.operations]
+    while (shorter := _without_locals(lines)) != lines:
+        lines = shorter
+    return tuple(_renamed(lines))
+
+
+def _simple(text: str, children: dict[str, bool]) -> str:
+    """An expression in which calls of children have one argument, and those of dropout are it."""
+    found, start = "", 0
+    for call in _CALL.finditer(text):
+        if call.start() < start or call[1] not in children:
+            continue
+        first, end = _first_argument(text, call.end())
+        first = _simple(first, children)
+        found += text[start : call.start()]
+        found += first if children[call[1]] else f"{call[1]}({first})"
+        start = end
+    return found + text[start:]
+
+
+def _first_argument(text: str, start: int) -> tuple[str, int]:
+    """The first argument of a call whose bracket ends before `start`, and where the call ends."""
+    depth, first = 0, None
+    for place in range(start, len(text)):
+        letter = text[place]
+        if letter == "," and depth == 0 and first is None:
+            first = text[start:place]
+        if letter in ")]}":
+            if depth == 0:
+                return text[start:place] if first is None else first, place + 1
+            depth -= 1
+        depth += letter in "([{"
+    return text[start:], len(text)
+
+
+def _without_locals(lines: Sequence[str]) -> list[str]:
+    """Without one local that is not used, or used once, where it is put in its place."""
+    uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
+    for number, line in enumerate(lines):
+        bound = _BOUND.fullmatch(line)
+        if bound is None or "," in bound[2] or uses[bound[2]] > 2:
+            continue
+        rest = list(lines[:number]) + list(lines[number + 1 :])
+        if uses[bound[2]] == 1:
+            return rest
+        value = f"({bound[3]})" if " " in re.sub(r"\(.*\)", "", bound[3]) else bound[3]
+        used = re.compile(rf"(?<![\w.]){bound[2]}(?!\w)")
+        if any(used.search(other) for other in rest[number:]):
+            return rest[:number] + [used.sub(lambda _: value, o) for o in rest[number:]]
+    return list(lines)
+
+
+def _renamed(lines: Sequence[str]) -> list[str]:
+    """With locals named by the order in which they are bound."""
+    names: dict[str, str] = {}
+    for line in lines:
+        bound = _BOUND.fullmatch(line)
+        for name in bound[2].split(", ") if bound else ():
+            names.setdefault(name, f"_{len(names)}")
+    return [re.sub(r"(?<![\w.])\w+", lambda word: names.get(word[0], word[0]), o) for o in lines]
