@@ -166,13 +166,15 @@ def shaped(call: cst.Call, names: list[str]) -> cst.Call:
         if name not in by_name:
             in_order = False
             continue
-        value = by_name[name].value
+        value, keyword = by_name[name].value, by_name[name].keyword
         if in_order and name in plain:
             args.append(cst.Arg(value))
         else:
             in_order = False
             equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-            args.append(cst.Arg(value, keyword=cst.Name(name), equal=equal))
+            if keyword is None or keyword.value != name:
+                keyword = cst.Name(name)
+            args.append(cst.Arg(value, keyword=keyword, equal=equal))
     return call.with_changes(args=args)
 
 

@@ -66,12 +66,13 @@ class Constructor:
             return None
         folder.note_built(node, (b.module for b in builts))
         if all(isinstance(b.module, IdentityOp) for b in builts):
+            self.facts.decide(node, Value(IdentityOp), self.kind)
             stand_in = cst.Name(IDENTITY)
             self.facts.origins[id(stand_in)] = node
             return stand_in
         kinds = {self._kind_of(b) for b in builts}
         if len(kinds) > 1:
-            names = ", ".join(sorted({b.cls.__name__ for b in builts}))
+            names = ", ".join(sorted({f"`{b.cls.__name__}`" for b in builts}))
             refuse(
                 "SP309",
                 f"one call in `{self.kind.cls.__name__}` builds children that differ ({names}), "
@@ -135,8 +136,7 @@ class Constructor:
             value = builts[0].arguments.get(name)
             if is_config(value):
                 folded = self._same_config(folded, arg.value, value, folder.scope)
-            keyword = name if arg.keyword is not None else POSITIONAL + name
-            args.append(cst.Arg(folded, keyword=cst.Name(keyword)))
+            args.append(cst.Arg(folded, keyword=arg.keyword or cst.Name(POSITIONAL + name)))
         self.facts.calls_folded |= {id(b.module) for b in builts}
         for name in inspect.signature(built.cls).parameters:
             if name in seen:
@@ -315,9 +315,11 @@ class Constructor:
         builts = [self.facts.recording.of(m) for m in modules]
         made = [b for b in builts if b is not None]
         if len(made) < len(modules):
+            holder = self.facts.kinds.holder(made[0].module) if made else None
+            taker = self.kind.cls if holder is None else holder[0].cls
             refuse(
                 "SP314",
-                f"`{name}` of `{self.kind.cls.__name__}` is an instance of "
+                f"`{name}` of `{taker.__name__}` is an instance of "
                 f"`{type(first).__name__}`, made before the build",
                 self._span(),
                 help=f"give it as ModuleSpec({type(first).__name__}, params={{...}})",

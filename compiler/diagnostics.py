@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from specc.templates.diagnostic import Diagnostic, Span
 
+_HERE = Path(__file__).resolve().parent
 LIMIT = 20  # more errors than this are counted, not shown
 
 
@@ -30,11 +31,16 @@ def render(diagnostics: Iterable[Diagnostic], kind: str = "error") -> str:
 
     `kind` is the word before the code: error, warning or note. Ends without a newline.
     """
-    ordered = sorted(diagnostics, key=_place)
-    parts = [_render_one(diagnostic, kind) for diagnostic in ordered[:LIMIT]]
-    if len(ordered) > LIMIT:
-        parts.append(f"and {len(ordered) - LIMIT} more")
+    all_of_them = ordered(diagnostics)
+    parts = [_render_one(diagnostic, kind) for diagnostic in all_of_them[:LIMIT]]
+    if len(all_of_them) > LIMIT:
+        parts.append(f"and {len(all_of_them) - LIMIT} more")
     return "\n\n".join(parts)
+
+
+def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """By file, line and column; what has no place comes first."""
+    return sorted(diagnostics, key=_place)
 
 
 def fail(code: str, message: str, *, note: str | None = None, help: str | None = None) -> NoReturn:
@@ -45,12 +51,24 @@ def fail(code: str, message: str, *, note: str | None = None, help: str | None =
 
 
 def shown_path(file: str | Path) -> str:
-    """`file` as a person in this folder would type it: relative where it is under the folder."""
+    """`file` as a person in this folder would type it: relative where it is under the folder.
+
+    A file of specc's own is `specc/templates/mlp.py`, wherever it is installed.
+    """
     path = Path(file)
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
-        return str(file)
+        return own_path(path) or str(file)
+
+
+def own_path(path: Path) -> str | None:
+    """`specc/templates/mlp.py` for a file of the templates' or the runtime's; None for others."""
+    for folder in ("templates", "runtime"):
+        root = _HERE.parent / folder
+        if path.is_relative_to(root):
+            return f"specc/{folder}/{path.relative_to(root).as_posix()}"
+    return None
 
 
 def _place(diagnostic: Diagnostic) -> tuple[str, int, int, str]:

@@ -131,7 +131,7 @@ class ExpressionFolder:
         page.
         """
         if value.grade is Grade.DECISION:
-            self.facts.used_fields |= value.fields
+            self.facts.decide(test, value, self.kind)
             return True
         builds = self.constructor is not None and self.constructor.builds_inside(whole)
         if value.grade is Grade.SWITCH or builds:
@@ -160,7 +160,7 @@ class ExpressionFolder:
         )
         if assumed is None:
             return False
-        self.facts.used_fields |= value.fields
+        self.facts.decide(test, value, self.kind)
         self.facts.assumptions.append(assumed)
         return True
 
@@ -258,8 +258,10 @@ class ExpressionFolder:
             value.object is None or type(value.object) in (bool, str)
         ):
             return None
-        self.facts.used_fields |= value.fields
-        return self.facts.keep(tree.in_place_of(node, literal(value.object)))
+        self.facts.decide(node, value, self.kind)
+        new = self.facts.keep(tree.in_place_of(node, literal(value.object)))
+        self.facts.origins[id(new)] = node
+        return new
 
     def _name(self, node: cst.Name) -> cst.BaseExpression:
         if self.constructor is not None:
@@ -365,7 +367,8 @@ class ExpressionFolder:
             return tree.rebuild(node, self.expression)
         if left.grade is Grade.SWITCH and not self._assume(node.left, left):
             return tree.rebuild(node, self.expression)
-        self.facts.used_fields |= left.fields
+        if left.grade is not Grade.SWITCH:  # which was noted with the assumption
+            self.facts.decide(node.left, left, self.kind)
         decides = bool(left.object) == isinstance(node.operator, cst.Or)
         kept = node.left if decides else node.right
         return self.facts.keep(tree.in_place_of(node, self.expression(kept)))
@@ -391,6 +394,7 @@ class ExpressionFolder:
             and all(isinstance(m, IdentityOp) for m in modules)
             and len(node.args) == 1
         ):
+            self.facts.decide(node.func, Value(IdentityOp), self.kind)
             return self.facts.keep(tree.in_place_of(node, self.expression(node.args[0].value)))
         if isinstance(node.func, cst.Subscript) and modules is not None:  # layers[i](x)
             base = self._without_escape(node.func.value)

@@ -39,6 +39,15 @@ CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 Expression = TypeVar("Expression", bound=cst.BaseExpression)
 
 
+@dataclass(frozen=True)
+class Decision:
+    """An expression of a class as its author wrote it, and what it comes to on a kind's page."""
+
+    node: cst.CSTNode
+    value: Value
+    kind: Kind
+
+
 @dataclass
 class Binding:
     """What every call on the page passes for the parameters of a forward: a Value, or None where
@@ -77,6 +86,7 @@ class Facts:
         self.used_fields: set[tuple[int, str]] = (
             set()
         )  # fields that a folded decision read, by config's id
+        self.decisions: list[Decision] = []  # in the order of folding, some of them twice
         self.read_by_spec: frozenset[str] = frozenset()  # and those that completing the spec read
         self.text_reads: set[tuple[int, str]] = set()  # what text reads, by config's number
         self.read_by_name: set[str] = set()  # attributes of whatever a config may be handed on to
@@ -237,6 +247,11 @@ class Facts:
             }
             self._stores[flat.cls] = found - later - set(flat.methods)
         return self._stores[flat.cls]
+
+    def decide(self, node: cst.CSTNode, value: Value, kind: Kind) -> None:
+        """Remember that this expression is not on the page because its value is known."""
+        self.used_fields |= value.fields
+        self.decisions.append(Decision(node, value, kind))
 
     def keep(self, node: Expression) -> Expression:
         """Remember that folding wrote this expression."""

@@ -103,6 +103,7 @@ def _collect(
                     "SP310",
                     f"`{owner.__name__}.{name}` has a property setter, which hides a store",
                     span,
+                    help="store the attribute by its name",
                 )
             if name not in taken:
                 flat.methods[name] = Method(statement, owner)
@@ -119,7 +120,7 @@ def _collect(
 
 def _check(cls: type, sources: Sources) -> None:
     if len(cls.__bases__) != 1:
-        names = ", ".join(b.__name__ for b in cls.__bases__)
+        names = ", ".join(f"`{b.__name__}`" for b in cls.__bases__)
         refuse(
             "SP301",
             f"`{cls.__name__}` has several bases ({names}); a class of a page has one",

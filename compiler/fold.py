@@ -129,7 +129,7 @@ class Folder(ExpressionFolder):
             except Unknown:
                 return tree.rebuild(node, self.expression)
             if known.object and known.grade is Grade.DECISION:
-                self.facts.used_fields |= known.fields
+                self.facts.decide(node.test, known, self.kind)
                 return None
             return tree.rebuild(node, self.expression)
         if isinstance(node, (cst.Del, cst.Import, cst.ImportFrom)):

@@ -7,16 +7,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specc.templates.diagnostic import Diagnostic
 
 from .diagnostics import shown_path
+from .errors import span_of_class
 from .fingerprint import library_hash, spec_hash, unseen_classes
 from .header import make_header
 from .load import load_spec
 from .overrides import apply_overrides
 from .pipeline import Compiled, compile_spec
 from .target import Target
+
+if TYPE_CHECKING:
+    from .pipeline import Translated
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Generated:
         header = make_header(
             origin=self.target.origin(path.resolve().parent),
             overrides=self.overrides,
-            spec=spec_hash(self.target.file, self.overrides),
+            spec=spec_hash(self.target.file, self.overrides, self.target.name),
             library=library_hash(self.target.file, body),
             body=body,
             authored=self.compiled.authored,
@@ -67,6 +72,18 @@ def generate(target: Target, overrides: Sequence[str] = (), *, validate: bool = 
     )
 
 
+def trace(target: Target, overrides: Sequence[str] = ()) -> Translated:
+    """The page of the spec at `target`, not validated, with what it was made from.
+
+    Raises as `generate`.
+    """
+    from .pipeline import trace_spec
+
+    spec, _ = apply_overrides(load_spec(target).spec, overrides)
+    with contextlib.redirect_stdout(sys.stderr):
+        return trace_spec(spec)
+
+
 def _unseen(compiled: Compiled, target: Target) -> list[Diagnostic]:
     """Notes on classes that neither hash of the header covers."""
     return [
@@ -74,6 +91,7 @@ def _unseen(compiled: Compiled, target: Target) -> list[Diagnostic]:
             "SP605",
             f"no import statement in `{shown_path(target.file)}` or in what it imports leads to "
             f"`{cls.__module__}.{cls.__qualname__}`",
+            span=span_of_class(cls),
             help="import it by name, so that `specc check` sees when it changes",
         )
         for cls in unseen_classes(compiled.classes, target.file)

@@ -7,7 +7,9 @@ where the text is what runs. Each check here names the line that breaks this.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +19,7 @@ from . import tree
 from .errors import refuse
 from .flatten import Flat, Method
 from .helpers import Helper
+from .imports import find_module, is_installed
 from .source import Sources, is_foldable_module
 
 # What hides a store, or a read, from a reader of the source.
@@ -169,13 +172,22 @@ def _refuse_own_imports(method: Method, sources: Sources) -> None:
             )
         elif isinstance(item, cst.Import):
             name = tree.dotted(item.names[0].name) or ""
-        if name and (name.startswith(".") or is_foldable_module(name)):
+        if name and (name.startswith(".") or _is_own(name, method)):
             refuse(
                 "SP330",
                 f"`{method.owner.__name__}.{method.node.name.value}` imports `{name}` when it runs",
                 sources.span(item, method.owner),
                 help="import it at the top of the file, so that the page can hold what is used",
             )
+
+
+def _is_own(name: str, method: Method) -> bool:
+    """Whether the module is the user's, also where nothing has imported it yet."""
+    if name in sys.modules or name.partition(".")[0] in sys.stdlib_module_names:
+        return is_foldable_module(name)
+    file = inspect.getsourcefile(method.owner)
+    found = find_module(name, [Path(file).parent] if file else [])
+    return found is not None and not is_installed(found)
 
 
 def _refuse_patched(method: Method, sources: Sources) -> None:

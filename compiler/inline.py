@@ -144,7 +144,7 @@ def _evaluated_first(small: cst.BaseSmallStatement, name: str) -> bool:
         expression = small.value
     else:
         return False
-    for node in _in_evaluation_order(expression):
+    for node in in_evaluation_order(expression):
         if isinstance(node, cst.Name) and node.value == name:
             return True
         if not isinstance(
@@ -154,24 +154,24 @@ def _evaluated_first(small: cst.BaseSmallStatement, name: str) -> bool:
     return False
 
 
-def _in_evaluation_order(node: Any) -> Any:
+def in_evaluation_order(node: Any) -> Any:
     """Operands before the operation that uses them. A branch that may not run ends the walk."""
     if isinstance(node, (cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.SetComp)):
-        yield from _in_evaluation_order(node.for_in.iter)  # what it runs over comes first, and once
+        yield from in_evaluation_order(node.for_in.iter)  # what it runs over comes first, and once
         yield node
         return
     if isinstance(node, (cst.Lambda, cst.IfExp, cst.BooleanOperation)):
         yield node
         return
     if isinstance(node, cst.Attribute):
-        yield from _in_evaluation_order(node.value)
+        yield from in_evaluation_order(node.value)
         yield node
         return
     if isinstance(node, cst.Arg):
-        yield from _in_evaluation_order(node.value)
+        yield from in_evaluation_order(node.value)
         return
     for part in tree.parts(node):
-        yield from _in_evaluation_order(part)
+        yield from in_evaluation_order(part)
     if isinstance(node, cst.BaseExpression):
         yield node
 

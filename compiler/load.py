@@ -89,6 +89,16 @@ def forget_last() -> None:
         _last = None
 
 
+def local_modules() -> dict[str, Path]:
+    """The user's modules that the last spec brought into this process, with their files."""
+    modules = {name: sys.modules.get(name) for name in (_last.modules if _last else ())}
+    return {
+        name: Path(module.__file__).resolve()
+        for name, module in modules.items()
+        if module is not None and module.__file__
+    }
+
+
 def _specs(namespace: dict[str, object]) -> dict[str, ModuleSpec]:
     """A module's specs by name; of several names for one spec, the first."""
     specs: dict[str, ModuleSpec] = {}

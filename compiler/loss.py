@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from specc.templates.diagnostic import Diagnostic
 
+from .errors import span_of_class
+from .record import users_line
+
 
 def loss_kind(root: nn.Module, notes: list[Diagnostic]) -> str | None:
     """ "per_token" for [b, s], "local_mean" for a scalar or a tuple that starts with one, else
@@ -31,9 +34,7 @@ def loss_kind(root: nn.Module, notes: list[Diagnostic]) -> str | None:
             Diagnostic(
                 "SP410",
                 f"the page states no LOSS: the model does not run without values ({reason})",
-                "",
-                None,
-                "",
+                span=users_line(error) or span_of_class(type(root)),
                 help="train it at dp 1 without accumulation, on the scalar that it returns",
             )
         )

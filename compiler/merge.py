@@ -18,6 +18,7 @@ from specc.templates.diagnostic import Diagnostic
 
 from . import tree
 from .construct import config_handle
+from .errors import span_of_class
 from .facts import Facts
 from .kinds import Kind
 from .names import page_names
@@ -92,9 +93,7 @@ def _names(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
                     "SP402",
                     f"`{plain}` becomes several classes that no option tells apart; one is called "
                     f"`{name}`",
-                    "",
-                    None,
-                    "",
+                    span=span_of_class(kind.cls),
                     help="give the variants classes with names of their own",
                 )
             )

@@ -189,6 +189,7 @@ def _need(name: str, residual: Residual, facts: Facts, needs: Needs) -> None:
         "SP405",
         f"`{residual.kind.cls.__name__}` reads `{name}`, which its module does not define",
         span,
+        help="define it at the top level of the file, or import it",
     )
 
 

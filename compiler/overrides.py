@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from specc.templates.diagnostic import Diagnostic, SpecError, suggestion
 from specc.templates.rotary import RotaryPositionalEmbedding
+from specc.templates.spans import narrowed
 from specc.templates.spec import ModuleSpec
 
 from .spec_parts import walk
@@ -122,8 +123,9 @@ def _equal_literals(spec: ModuleSpec, changed: dict[str, tuple[Any, Any]]) -> li
             f"`{key}={value!r}` in the params of `{node_name(node)}` equals the "
             f"config.{name} that was, and `--set config.{name}` does not change it",
             path,
-            node.span,
-            help=f"write `{key}=config.{name}` in the spec, or leave it out",
+            narrowed(node.span, f"`{key}`"),
+            help=f"leave `{key}` out where the class reads `config.{name}` itself, or change it in "
+            "the spec",
         )
         for path, node in nodes
         for key, value in (node.params or {}).items()

@@ -76,7 +76,9 @@ def render(
         needs.imports[name] = f"from specc.runtime import {name}"
     if config_texts:
         needs.imports["dataclass"] = "from dataclasses import dataclass"
-    classes = [_class_text(residuals[kind], names[kind], needs) for kind in residuals]
+    for residual in residuals.values():
+        _need_base(residual.flat.base, needs)
+    classes = [tree.code(class_node(residuals[kind], names[kind])) for kind in residuals]
     body = "\n".join(classes)
     title, lines = title_and_facts(residuals, names, facts, page_config, body)
     environment = jinja2.Environment(
@@ -92,7 +94,7 @@ def render(
         title=title,
         facts=lines,
         legend="[b, " in body,
-        imports=_import_groups(needs),
+        imports=import_groups(needs),
         loss=loss,
         configs=config_texts,
         helpers=[tree.code(s).strip("\n") for s in needs.copied.values()],
@@ -288,7 +290,15 @@ def _finish_names(
         residual.methods[name] = swap(method)
 
 
-def _class_text(residual: Residual, name: str, needs: Needs) -> str:
+def _need_base(base: type, needs: Needs) -> None:
+    if base is nn.Module:
+        needs.imports.setdefault("nn", "from torch import nn")
+    else:
+        needs.imports.setdefault(base.__name__, line_for(base.__name__, base))
+
+
+def class_node(residual: Residual, name: str) -> Any:
+    """A finished class of the page, before it is formatted."""
     body: list[Any] = [] if residual.docstring is None else [residual.docstring]
     body += residual.attributes
     body += list(residual.functions())
@@ -302,15 +312,12 @@ def _class_text(residual: Residual, name: str, needs: Needs) -> str:
     shown: cst.BaseExpression = cst.Name(base.__name__)
     if base is nn.Module:
         shown = cst.Attribute(cst.Name("nn"), cst.Name("Module"))
-        needs.imports.setdefault("nn", "from torch import nn")
-    else:
-        needs.imports.setdefault(base.__name__, line_for(base.__name__, base))
     node = residual.flat.node
     comments = [line for line in node.leading_lines if line.comment is not None]
     whole = tree.with_body(node, body).with_changes(
         name=cst.Name(name), bases=[cst.Arg(shown)], keywords=[], leading_lines=comments
     )
-    return tree.code(lift_long_comments(whole, 0))
+    return lift_long_comments(whole, 0)
 
 
 # -------------------------------------------------------------------- around the classes
@@ -343,7 +350,7 @@ def _root_call(residual: Residual, name: str, configs: dict[str, str], facts: Fa
     return tree.code(call)
 
 
-def _import_groups(needs: Needs) -> list[list[str]]:
+def import_groups(needs: Needs) -> list[list[str]]:
     """Import lines by origin (future, standard library, others, specc), each name once, sorted as
     ruff sorts them.
     """

@@ -66,6 +66,11 @@ class PageConfig:
         """Fields, of any config, that are on the page."""
         return {name for names in self._reads.values() for name in names}
 
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Properties that come to a field, or to another property, in every config, with it."""
+        return dict(self._aliases)
+
     def scan(self, nodes: Iterable[cst.CSTNode]) -> None:
         """Note every field and property that these nodes read."""
         for node in nodes:

@@ -16,15 +16,18 @@ from specc.templates.spec import PreparedSpec, construct
 from .collapse import collapse
 from .config_values import follow_config_values
 from .facts import Facts
+from .kinds import Kind
 from .loss import loss_kind
 from .merge import config_names, merge
 from .meta_kernels import without_dynamo
 from .page import finish, render
+from .page_config import PageConfig
 from .prune import prune
 from .record import Recording, record
-from .residual import fold_all, tighten
+from .residual import Residual, fold_all, tighten
 from .shared_state import refuse_split_state
 from .survivors import refuse_survivors
+from .told_places import told_with_specs, with_places
 from .unify import unify
 from .unread import note_reads, refuse_unread
 
@@ -38,6 +41,18 @@ class Compiled:
     classes: tuple[type, ...]  # those whose source is on the page, for the library's hash
     parameters: int  # how many numbers the model learns
     authored: tuple[str, ...]  # what on the page is not specc's code, by its name there
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A page with all that it was made from: `specc why` asks where its lines come from."""
+
+    compiled: Compiled
+    facts: Facts
+    residuals: dict[Kind, Residual]  # the finished classes, in the order of the page
+    names: dict[Kind, str]
+    configs: dict[str, str]  # names of all config classes but `Config`
+    page_config: PageConfig
 
 
 @without_dynamo()
@@ -63,11 +78,27 @@ def compile_spec(spec: ModuleSpec, *, validate: bool = True) -> Compiled:
     return replace(compiled, notes=notes)
 
 
+@without_dynamo()
+def trace_spec(spec: ModuleSpec) -> Translated:
+    """The page of a spec, not validated, with what it was made from. Raises as `compile_spec`."""
+    prepared = prepare(spec)
+    return _translate(lambda: construct(prepared.spec, Mesh.single()), prepared.reads)
+
+
 def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset()) -> Compiled:
     """The page of the model that `build` makes, not validated; `reads` are fields that its spec
     read before.
     """
+    return _translate(build, reads).compiled
+
+
+def _translate(build: Callable[[], nn.Module], reads: frozenset[str]) -> Translated:
     recording = record(build)
+    with told_with_specs(recording):
+        return _written(recording, reads)
+
+
+def _written(recording: Recording, reads: frozenset[str]) -> Translated:
     facts = Facts(recording)
     facts.read_by_spec = reads
     residuals = fold_all(facts)
@@ -88,7 +119,9 @@ def translate(build: Callable[[], nn.Module], reads: frozenset[str] = frozenset(
     )
     refuse_unread(facts)
     classes = {c: None for kind in facts.kinds.kinds for c in facts.flat(kind).chain}
-    return Compiled(body, tuple(facts.notes), tuple(classes), _parameters(recording), authored)
+    notes = tuple(with_places(note, recording) for note in facts.notes)
+    compiled = Compiled(body, notes, tuple(classes), _parameters(recording), authored)
+    return Translated(compiled, facts, residuals, names, configs, page_config)
 
 
 def _parameters(recording: Recording) -> int:

@@ -87,13 +87,13 @@ def record(build: Callable[[], nn.Module]) -> Recording:
                 "SP331",
                 "a constructor asks a tensor for its numbers, and a model is compiled without "
                 f"any ({error})",
-                _users_line(error),
+                users_line(error),
                 help="let the constructor depend on the config and on shapes alone",
             )
     return Recording(root, built)
 
 
-def _users_line(error: BaseException) -> Span | None:
+def users_line(error: BaseException) -> Span | None:
     """The innermost line of the traceback that is not a library's."""
     found: Span | None = None
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -132,16 +132,19 @@ def _module_classes() -> list[type[nn.Module]]:
         if cls not in found:
             found[cls] = None
             todo.extend(cls.__subclasses__())
-    return [
-        c for c in found if c is not nn.Module and inspect.isfunction(c.__dict__.get("__init__"))
-    ]
+    return [c for c in found if inspect.isfunction(c.__dict__.get("__init__"))]
+
+
+_PLAIN = nn.Module.__init__  # of classes that write no constructor: nn.Tanh, nn.Sigmoid
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 
 def _listener(original: Any, built: dict[int, Built]) -> Any:
     @functools.wraps(original)
     def listening(self: nn.Module, *args: Any, **kwargs: Any) -> None:
-        # A base's constructor, called by super(), belongs to the record of the class built.
-        if id(self) not in built:
+        # A base's constructor, called by super(), belongs to the record of the class built; that
+        # of nn.Module is the class's own where no class between them writes one.
+        if id(self) not in built and (original is not _PLAIN or type(self).__init__ is listening):
             built[id(self)] = _record_of(self, original, args, kwargs, sys._getframe(1))
         original(self, *args, **kwargs)
 
@@ -152,7 +155,8 @@ def _record_of(
     module: nn.Module, init: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
 ) -> Built:
     try:
-        bound = inspect.signature(init).bind(module, *args, **kwargs)
+        signature = inspect.Signature([_SELF]) if init is _PLAIN else inspect.signature(init)
+        bound = signature.bind(module, *args, **kwargs)
     except TypeError:  # the call itself is about to raise, with a better message
         return Built(module, {}, frozenset(), None, None)
     spec = spec_module.being_built()

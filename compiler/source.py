@@ -56,6 +56,13 @@ class SourceFile:
                 if isinstance(item, (cst.Import, cst.ImportFrom)):
                     self.imports.update(_imports(item))
 
+    def column(self, line: int, offset: int) -> int:
+        """A column in characters, as libcst counts, for one of `ast`'s, in bytes of UTF-8."""
+        if self.text.isascii():
+            return offset
+        text = self.text.splitlines()[line - 1]
+        return len(text.encode()[:offset].decode(errors="ignore"))
+
     @functools.cached_property
     def calls(self) -> dict[tuple[int, int, int, int], cst.Call]:
         """Calls by (line, column, end line, end column), matched to the nodes by their order.
@@ -170,6 +177,10 @@ class Sources:
             stat = os.stat(path)
             self._files[path] = _parsed(path, stat.st_mtime_ns, stat.st_size)
         return self._files[path]
+
+    def files(self) -> list[SourceFile]:
+        """Those that this compile has parsed so far."""
+        return list(self._files.values())
 
     def of(self, thing: type | FunctionType) -> SourceFile | None:
         path = path_of(thing)

@@ -107,17 +107,23 @@ def refuse_words(text: str) -> None:
 
     An author's words in comments and strings are his own.
     """
-    for node in ast.walk(ast.parse(text)):
+    for word, _ in words_left(ast.parse(text)):
+        lines = [
+            line.strip()
+            for line in text.splitlines()
+            if word in line and not line.strip().startswith("#")
+        ]
+        refuse(
+            "SP401",
+            f"`{word}` is left on the page: {lines[0] if lines else word}",
+            None,
+            help=_BUILD_PLAINLY,
+        )
+
+
+def words_left(page: ast.Module) -> Iterator[tuple[str, int]]:
+    """The words of a spec that a page's code holds, each with its line."""
+    for node in ast.walk(page):
         words = {getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname")}
         for word in sorted(w for w in words if isinstance(w, str) and w in SPEC_WORDS):
-            lines = [
-                line.strip()
-                for line in text.splitlines()
-                if word in line and not line.strip().startswith("#")
-            ]
-            refuse(
-                "SP401",
-                f"`{word}` is left on the page: {lines[0] if lines else word}",
-                None,
-                help=_BUILD_PLAINLY,
-            )
+            yield word, getattr(node, "lineno", 1)

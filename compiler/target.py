@@ -6,6 +6,7 @@ import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from .diagnostics import fail, shown_path
 from .imports import find_module
@@ -51,14 +52,10 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     Raises `SpecError`: SP610 where the text has none of the forms, SP611 where there is no such
     file or module.
     """
-    place, name = _split_name(text)
+    place, name = split_name(text)
     file = (folder or Path()) / place
     if file.suffix == ".py" or file.suffix in YAML:
-        if not file.is_file():
-            fail("SP611", f"there is no file `{shown_path(file)}`", help=_neighbours(file))
-        if name and file.suffix in YAML:
-            fail("SP610", f"`{place}` has one spec, without a name: leave `:{name}` out")
-        return Target(file, None, name)
+        return file_target(file, name)
     if name is None or not all(part.isidentifier() for part in place.split(".")):
         with_suffix = file.parent / f"{file.name}.py"
         help = f"did you mean `{place}.py`?" if with_suffix.is_file() else f"give {FORMS}"
@@ -73,6 +70,41 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     return Target(found, place, name)
 
 
+def file_target(file: Path, name: str | None) -> Target:
+    """The spec of a name in a file.
+
+    Raises `SpecError`: SP611 where there is no such file, SP610 where its spec has no name.
+    """
+    if not file.is_file():
+        refuse_missing(file)
+    if name and file.suffix in YAML:
+        one = f"`{shown_path(file)}` has one spec, without a name"
+        fail("SP610", one, help=f"leave `:{name}` out")
+    return Target(file, None, name)
+
+
+def refuse_missing(file: Path) -> NoReturn:
+    """Raise `SpecError`, SP611, for a file that is not there."""
+    fail("SP611", f"there is no file `{shown_path(file)}`", help=_neighbours(file))
+
+
+def recorded_target(origin: str, page: Path) -> Target:
+    """Where the spec of a page is, which its header calls `origin`.
+
+    Raises `SpecError`: SP604 where there is no such spec any more.
+    """
+    try:
+        return parse_target(origin, page.resolve().parent)
+    except Exception as error:
+        if not hasattr(error, "diagnostics"):
+            raise
+        fail(
+            "SP604",
+            f"`{shown_path(page)}` says that it comes from `{origin}`, and there is no such spec",
+            help="compile it again from where the spec is now",
+        )
+
+
 def _neighbours(file: Path) -> str:
     """Help for a file that is not there: the one whose name is nearest, or where to look."""
     known = [p.name for p in file.parent.glob("*") if p.suffix == file.suffix]
@@ -82,6 +114,7 @@ def _neighbours(file: Path) -> str:
     return "paths are relative to the folder that specc is started in"
 
 
-def _split_name(text: str) -> tuple[str, str | None]:
+def split_name(text: str) -> tuple[str, str | None]:
+    """A place, and the name of a spec in it where one is given."""
     place, colon, name = text.rpartition(":")
     return (place, name) if colon and name.isidentifier() else (text, None)

@@ -22,8 +22,12 @@ def title_and_facts(
     facts: Facts,
     page_config: PageConfig,
     body: str,
+    template: str | None = None,
 ) -> tuple[str, list[str]]:
-    """One sentence with the sizes, and a line for each choice that the text went by."""
+    """One sentence with the sizes, and a line for each choice that the text went by.
+
+    `template` stands for the text of `facts.j2`.
+    """
     root = facts.recording.root
     count = _count(root)
     ours = type(root).__module__.startswith("specc.templates")
@@ -39,7 +43,12 @@ def title_and_facts(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    text = environment.get_template("facts.j2").render(
+    facts_template = (
+        environment.get_template("facts.j2")
+        if template is None
+        else environment.from_string(template)
+    )
+    text = facts_template.render(
         c=config,
         used=facts.used_names | page_config.fields,
         reads=page_config.fields,

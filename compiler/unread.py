@@ -8,6 +8,7 @@ from typing import Any
 
 from specc.templates.config import LAUNCH_FIELDS, TRAINER_FIELDS
 from specc.templates.diagnostic import Diagnostic
+from specc.templates.spans import narrowed
 
 from . import tree
 from .errors import CompileError
@@ -30,7 +31,7 @@ def note_reads(residuals: dict[Kind, Residual], facts: Facts) -> None:
 def refuse_unread(facts: Facts) -> None:
     """Raise a CompileError with every field that was set and that nothing reads; note those of the
     launch."""
-    index_of = _indices(facts)
+    index_of = config_numbers(facts)
     read: dict[int, set[str]] = {index: set() for index in range(len(facts.kinds.configs))}
     for identity, name in facts.used_fields:
         if identity in index_of:
@@ -42,7 +43,7 @@ def refuse_unread(facts: Facts) -> None:
     for config in facts.kinds.configs:
         known = facts.read_by_spec | TRAINER_FIELDS
         known |= {n for name in facts.read_by_name for n in _fields_of(config, name)}
-        for name in sorted(_set_fields(config) - known):
+        for name in sorted(set_fields(config) - known):
             if name in LAUNCH_FIELDS:
                 launch.setdefault(name, _chosen_at_launch(name, config))
             elif not any(
@@ -61,7 +62,7 @@ def _same(config: Any, other: Any, name: str) -> bool:
     return hasattr(other, name) and bool(getattr(config, name) == getattr(other, name))
 
 
-def _indices(facts: Facts) -> dict[int, int]:
+def config_numbers(facts: Facts) -> dict[int, int]:
     """The number of each config object; equal ones have one number."""
     found = {id(config): index for index, config in enumerate(facts.kinds.configs)}
     for built in facts.recording.built.values():
@@ -85,7 +86,7 @@ def _fields_of(config: Any, name: str) -> set[str]:
         return set()
 
 
-def _set_fields(config: Any) -> set[str]:
+def set_fields(config: Any) -> set[str]:
     """The fields that the user chose. One without a default had to be given, and is no choice."""
     optional = {f.name for f in dataclasses.fields(config) if _has_default(f) and f.init}
     chosen: frozenset[str] | None = getattr(config, "_set_fields", None)
@@ -108,20 +109,22 @@ def _default(f: dataclasses.Field[Any]) -> Any:
 
 
 def _unread(name: str, config: Any) -> Diagnostic:
+    message = f"the config sets `{name}`, and nothing in this model reads it"
     return Diagnostic(
         "SP201",
-        f"the config sets `{name}`, and nothing in this model reads it",
+        message,
         "config",
-        getattr(config, "_span", None),
+        narrowed(getattr(config, "_span", None), message),
         help=f"leave `{name}` out, or use the module or the option that it belongs to",
     )
 
 
 def _chosen_at_launch(name: str, config: Any) -> Diagnostic:
+    message = f"`{name}` is chosen at launch; the page does not hold it"
     return Diagnostic(
         "SP204",
-        f"`{name}` is chosen at launch; the page does not hold it",
+        message,
         "config",
-        getattr(config, "_span", None),
+        narrowed(getattr(config, "_span", None), message),
         help="give it to `specc train`",
     )

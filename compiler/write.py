@@ -55,8 +55,8 @@ def _refuse_to_lose(path: Path, existing: str, text: str) -> None:
             "SP601",
             f"`{shown_path(path)}` was edited by hand since it was generated: its text has the "
             f"hash {digest(body)} and its header says {header.body}",
-            help="`specc check` shows the edits; move them into the spec or a class of yours, "
-            "write elsewhere with -o, or lose them with --force",
+            help="`specc check` shows the edits; keep them with --merge, write elsewhere with -o, "
+            "or lose them with --force",
         )
 
 

@@ -29,12 +29,12 @@ def read_config(node: yaml.Node, mistakes: Mistakes) -> TransformerConfig | None
     for name, (key, value) in entries.items():
         if name not in names:
             help = suggestion(name, names, "it")
-            mistakes.add("SP633", f"TransformerConfig has no field `{name}`", key, help)
+            mistakes.add("SP633", f"`TransformerConfig` has no field `{name}`", key, help)
             continue
         try:
             values[name] = _value(hints[name], value)
         except ValueError as error:
-            mistakes.add("SP633", f"`{name}` takes {error}", value)
+            mistakes.add("SP633", f"`{name}` takes {error}", value, "give what it takes")
     if len(mistakes.found) > before:
         return None
     try:

@@ -43,14 +43,14 @@ def pairs(node: yaml.Node, mistakes: Mistakes) -> Entries:
     if isinstance(node, yaml.ScalarNode) and node.value in ("", "~", "null") and not node.style:
         return {}
     if not isinstance(node, yaml.MappingNode):
-        mistakes.add("SP634", "a mapping (`key: value`) is needed here", node)
+        mistakes.add("SP634", "a mapping is needed here", node, "write `key: value`")
         return {}
     entries: Entries = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            mistakes.add("SP634", "a key is a name", key)
+            mistakes.add("SP634", "a key is a name", key, "write a name before the colon")
         elif key.value in entries:
-            mistakes.add("SP634", f"`{key.value}` stands here twice", key)
+            mistakes.add("SP634", f"`{key.value}` stands here twice", key, "leave one out")
         elif key.value == "<<":
             mistakes.add("SP634", "merge keys (`<<`) are not read", key, "name the whole node")
         else:
@@ -66,14 +66,15 @@ def refuse_tags_and_loops(root: yaml.Node, mistakes: Mistakes) -> None:
 
     def visit(node: yaml.Node) -> None:
         if id(node) in above:
-            mistakes.add("SP634", "an alias stands inside the node that it names", node)
+            help = "write out what is meant there"
+            mistakes.add("SP634", "an alias stands inside the node that it names", node, help)
             mistakes.raise_any()
         if id(node) in seen:
             return
         seen.add(id(node))
         if node.tag not in PLAIN_TAGS:
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-            mistakes.add("SP634", f"the tag `{tag}` is not read", node)
+            mistakes.add("SP634", f"the tag `{tag}` is not read", node, "leave it out")
         above.add(id(node))
         for child in _children(node):
             visit(child)

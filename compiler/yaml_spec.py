@@ -101,7 +101,8 @@ class _Reader:
                     help = "a YAML spec has one config, at the top of the file"
                 self.mistakes.add("SP631", f"a spec has no key `{name}`", key, help)
         if "module" not in entries:
-            self.mistakes.add("SP631", "this spec has no `module`", node)
+            help = "name a class of specc.templates, as `module: MLP`"
+            self.mistakes.add("SP631", "this spec has no `module`", node, help)
             return self._made(nn.Module, {}, None, node)
         module = entries["module"][1]
         params = self._mapping(entries, "params", self._value)
@@ -135,7 +136,8 @@ class _Reader:
         if name in self.classes:
             return self.classes[name]
         if name is None:
-            self.mistakes.add("SP634", "`module` is the name of a class", node)
+            help = "write a name, as `module: MLP`"
+            self.mistakes.add("SP634", "`module` is the name of a class", node, help)
         elif not name.isidentifier():
             self.mistakes.add(
                 "SP632",

@@ -30,10 +30,10 @@ def attention(
     scale: float | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q k^T * scale) v for this rank's heads and places: q [b, s, n, d], k, v [b, s, g, d].
+    """softmax(q k^T * scale) v of q [b, s, n, d] and k, v [b, s, g, d].
 
-    Query head i attends over key/value head i // (n / g). Where ``positions`` know documents, a
-    place sees its own only.
+    These are the heads and places of this rank. Query head i attends over key/value head
+    i // (n / g). Where ``positions`` know documents, a place sees its own only.
 
     - ``causal``: a place sees itself and those before it.
     - ``window``: a place sees at most so many places back, itself included.

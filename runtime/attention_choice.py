@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .mesh import Mesh
+from .standalone import STANDALONE
 
 
 class Options(NamedTuple):
@@ -54,7 +55,8 @@ def choose(
     plain = options.window is None and options.softcap is None
     ring = comm == "p2p"
     fast = (
-        device.type == "cuda"
+        not STANDALONE
+        and device.type == "cuda"
         and dtype in (torch.bfloat16, torch.float16)
         and value_dim in (None, head_dim)
         and head_dim % 8 == 0

@@ -11,6 +11,7 @@ from torch import Tensor
 from .attention_choice import Options
 from .attention_explicit import BARRED, dropped, scores_of, weighted
 from .positions import Positions
+from .standalone import STANDALONE
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor:
@@ -99,6 +100,7 @@ def _as_sdpa_takes_them(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
     """
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     repeats = q.shape[1] // k.shape[1]
+    # Its fused kernel there knows no groups, and scores in memory would be large.
     if q.is_cuda and q.dtype == torch.float32 and repeats > 1:
         k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
     return q, k, v
@@ -121,6 +123,8 @@ def _plain_gradient(y: Tensor) -> Tensor:
     second layout in one process silently gives wrong gradients (2.11, seen on an H200). Copies
     nothing where the gradient is contiguous, as behind a linear layer.
     """
+    if STANDALONE:
+        return y.transpose(1, 2)
     plain = _PlainGradient.apply(y.transpose(1, 2))  # type: ignore[no-untyped-call]
     return cast(Tensor, plain)
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .draws import kept, mix64
 from .mesh import Mesh
 from .positions import Positions
+from .standalone import STANDALONE
 
 
 class Dropout(nn.Module):
@@ -35,6 +37,8 @@ class Dropout(nn.Module):
         if not 0 <= p < 1:
             raise ValueError(f"a dropout probability of {p} is not in [0, 1)")
         self.p = p
+        if STANDALONE:
+            return
         self.mesh = mesh
         self.has_step = False
         # Tensors, so that a compiled forward reads the new step's values without a new trace.
@@ -42,6 +46,8 @@ class Dropout(nn.Module):
         self.register_buffer("first_sequence", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor, positions: Positions) -> Tensor:
+        if STANDALONE:
+            return F.dropout(x, self.p, self.training)  # torch's generator draws
         if not self.training or self.p == 0:
             return x
         if not self.has_step:

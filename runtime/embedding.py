@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class VocabParallelEmbedding(nn.Module):
-    """Rows of a table by token id, with the table's rows cut over tp.
+    """Rows of a table by token id, in the dtype that all activations have.
+
+    The table's rows are cut over tp.
 
     =============  ==============================  ==========================================
     tp > 1         without sequence parallel       with sequence parallel
@@ -42,8 +44,9 @@ class VocabParallelEmbedding(nn.Module):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.mesh = mesh
-        self.cut = axis_cut(num_embeddings, mesh.tp)
-        self.weight = local_parameter(self.cut.size, embedding_dim)
+        cut = axis_cut(num_embeddings, mesh.tp)
+        self.cut = cut
+        self.weight = local_parameter(cut.size, embedding_dim)
         declare(
             self,
             "weight",
@@ -52,7 +55,7 @@ class VocabParallelEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """[b, s] -> [b, t, h]."""
-        # Cast before the lookup: under FSDP the table arrives in this dtype, and both must agree.
+        # Cast before the lookup, since under FSDP the table arrives in this dtype.
         weight = self.weight.to(self.mesh.dtype)
         if self.mesh.tp.size == 1:
             return F.embedding(ids, weight)

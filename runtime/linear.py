@@ -19,10 +19,13 @@ from .collectives import (
 from .mesh import Axis, Mesh
 from .parameters import Constant, Normal, ParameterRecord, axis_cut, declare
 from .partial_product import partial_product
+from .standalone import STANDALONE
 
 
 class ColumnParallelLinear(nn.Module):
-    """y = x W^T + b with the rows of W (the output features) cut over tp.
+    """y = x W^T, plus a bias where there is one: float32 weights, cast to x's dtype.
+
+    The rows of W (the output features) are cut over tp.
 
     =============  ==============================  ==========================================
     tp > 1         without sequence parallel       with sequence parallel
@@ -104,7 +107,9 @@ class ColumnParallelLinear(nn.Module):
 
 
 class RowParallelLinear(nn.Module):
-    """y = x W^T + b with the columns of W (the input features) cut over tp.
+    """y = x W^T, plus a bias where there is one: float32 weights, cast to x's dtype.
+
+    The columns of W (the input features) are cut over tp.
 
     =============  ==============================  ==========================================
     tp > 1         without sequence parallel       with sequence parallel
@@ -168,6 +173,8 @@ class RowParallelLinear(nn.Module):
 
 def local_parameter(*shape: int) -> nn.Parameter:
     """A float32 parameter without storage: ``materialize`` gives it storage and its value."""
+    if STANDALONE:
+        return nn.Parameter(torch.empty(*shape))
     return nn.Parameter(torch.empty(shape, dtype=torch.float32, device="meta"))
 
 

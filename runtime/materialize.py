@@ -27,6 +27,7 @@ from .parameters import (
     local_tensor,
     parameter_table,
 )
+from .standalone import STANDALONE
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -56,7 +57,7 @@ def materialize(
     Raises ConstructorError, with the line, where a constructor reads a value that was drawn, draws
     from a generator of its own, or changes a layer's parameter in a way that no law states.
     """
-    if _building.get():
+    if STANDALONE or _building.get():
         return build()
     log = CreationLog()
     token = _building.set(True)

@@ -26,9 +26,9 @@ class LayerNorm(nn.Module):
         self.eps = eps
         self.zero_centered = zero_centered
         self.weight = local_parameter(hidden_size)
-        self.bias = local_parameter(hidden_size)
         start = Constant(0.0 if zero_centered else 1.0)
         declare(self, "weight", ParameterRecord((hidden_size,), law=start))
+        self.bias = local_parameter(hidden_size)
         declare(self, "bias", ParameterRecord((hidden_size,), law=Constant(0.0)))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -106,8 +106,9 @@ class Page:
                 wrap=wrap,
             )
         except (ValueError, NotImplementedError, ConstructorError) as error:
-            at = f"tp {mesh.tp.size}" + (f" x cp {mesh.cp.size}" if mesh.cp.size > 1 else "")
-            raise Refusal(f"{self.path} cannot be built with {at}: {error}") from error
+            cuts = [f"{axis.name} {axis.size}" for axis in (mesh.tp, mesh.cp) if axis.size > 1]
+            at = f" with {' x '.join(cuts)}" if cuts else ""
+            raise Refusal(f"{self.path} cannot be built{at}: {error}") from error
         taken = inspect.signature(model.forward).parameters
         any_name = any(p.kind is p.VAR_KEYWORD for p in taken.values())
         missing = [name for name in ("input_ids", "labels") if name not in taken and not any_name]
@@ -139,8 +140,12 @@ def load_page(path: str | Path) -> Page:
         raise Refusal(f"The page {path} cannot be read: {error}.") from None
     header = _HEADER.search(text)
     body = header[3] if header else hashlib.sha256(text.encode()).hexdigest()[:8]
-    # Two pages in one process stay apart; dataclasses look their module up by name.
-    name = f"specc_page_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    # Two pages in one process stay apart; dataclasses look their module up by name. In a package it
+    # is the package's, so that a page may import the runtime that stands beside it.
+    name = (
+        _package_of(path)
+        + f"specc_page_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    )
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise Refusal(f"{path} is no Python file, so it is no page.")
@@ -156,3 +161,11 @@ def load_page(path: str | Path) -> Page:
     loss = getattr(module, "LOSS", None)
     config_class = getattr(module, "Config", None)
     return Page(path, body, loss, build_model, config_class)
+
+
+def _package_of(path: Path) -> str:
+    """The package that the file's folder is, with a dot behind it; empty where it is none."""
+    folder, name = path.resolve().parent, ""
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    return name

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .collectives import all_gather
 from .mesh import Axis, Mesh
 from .sharded import as_sharded
+from .standalone import STANDALONE
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,26 @@ def cut(size: int, parts: int, index: int) -> Cut:
 
 def axis_cut(size: int, axis: Axis) -> Cut:
     """This rank's part of ``size`` entries: padded when the axis does not divide them."""
+    if axis.size == 1:
+        return Cut(0, size, size)
     return cut(size, axis.size, axis.rank)
 
 
 def declare(module: nn.Module, name: str, record: ParameterRecord) -> None:
     """Records, on the module that made it, what its parameter ``name`` is."""
+    if STANDALONE:
+        _start(getattr(module, name), record.law)
+        return
     records = module.__dict__.setdefault("_parameter_records", {})
     records[name] = record
+
+
+def _start(parameter: nn.Parameter, law: Normal | Constant | None) -> None:
+    """Gives a parameter its initial value as torch draws it, where no ``materialize`` will."""
+    if isinstance(law, Normal):
+        nn.init.normal_(parameter, mean=law.mean, std=law.std)
+    if isinstance(law, Constant):
+        nn.init.constant_(parameter, law.value)
 
 
 def parameter_table(root: nn.Module) -> Table:

@@ -117,6 +117,8 @@ def zigzag(length: int, cp: int, rank: int) -> tuple[Run, ...]:
 
 def own_places(length: int, mesh: Mesh, device: torch.device | str = "cpu") -> Tensor:
     """The places [length / cp] of a whole sequence that are this rank's: see ``zigzag``."""
+    if mesh.cp.size == 1:
+        return torch.arange(length, device=device)
     runs = zigzag(length, mesh.cp.size, mesh.cp.rank)
     parts = [torch.arange(run.place, run.place + run.size, device=device) for run in runs]
     return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -92,29 +92,29 @@ def rotary_tables(
     frequencies = _scaled(1.0 / base**exponents, scaling, dim, base)
     angles = positions.ids.float()[..., None] * frequencies  # [.., s, dim / 2]
     angles = angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
+    if not isinstance(scaling, YarnScaling):
+        return angles.cos(), angles.sin()
     amplitude = _amplitude(scaling)
     return angles.cos() * amplitude, angles.sin() * amplitude
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False) -> Tensor:
-    """Turns the first cos.shape[-1] channels of each head of x [b, s, n, d]; the rest passes.
+    """Turns the first channels of each head of x [b, s, n, d] by the tables; the rest passes.
 
     Computed in float32, returned in x's dtype.
     Raises ValueError where the tables are wider than a head or of another length than x.
     """
-    dim = cos.shape[-1]
-    if cos.shape[-2] != x.shape[1] or dim > x.shape[-1]:
+    if cos.shape[-2] != x.shape[1] or cos.shape[-1] > x.shape[-1]:
         raise ValueError(
-            f"rotary tables of {cos.shape[-2]} positions x {dim} channels do not fit heads of "
+            f"rotary tables of {cos.shape[-2]} positions x {cos.shape[-1]} channels do not fit heads of "
             f"{x.shape[1]} positions x {x.shape[-1]} channels: the positions have to be equal, "
             "the channels no more"
         )
     cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)  # [s, 1, dim], or [b, s, 1, dim]
-    turned = x[..., :dim].float()
-    turned = (turned * cos + _quarter_turn(turned, interleaved) * sin).to(x.dtype)
-    if dim == x.shape[-1]:
-        return turned
-    return torch.cat((turned, x[..., dim:]), -1)
+    turned, rest = x[..., : cos.shape[-1]].float(), x[..., cos.shape[-1] :]
+    quarter = _quarter_turn(turned, interleaved)
+    turned = (turned * cos + quarter * sin).to(x.dtype)
+    return turned if rest.shape[-1] == 0 else torch.cat((turned, rest), -1)
 
 
 def _quarter_turn(x: Tensor, interleaved: bool) -> Tensor:
@@ -160,9 +160,9 @@ def _yarn(frequencies: Tensor, scaling: YarnScaling, dim: int, base: float) -> T
     return (1 - keep) * frequencies / scaling.factor + keep * frequencies
 
 
-def _amplitude(scaling: Scaling | None) -> float:
+def _amplitude(scaling: YarnScaling) -> float:
     """What cos and sin are multiplied by; above 1 it sharpens the attention of a longer context."""
-    if not isinstance(scaling, YarnScaling) or scaling.factor <= 1:
+    if scaling.factor <= 1:
         return 1.0
     growth = 0.1 * math.log(scaling.factor)
     return (scaling.mscale * growth + 1) / (scaling.mscale_all_dim * growth + 1)

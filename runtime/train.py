@@ -61,7 +61,7 @@ def _main(arguments: list[str]) -> int:
     options = parse(arguments)
     if not launch.launched() and options.nproc > 1:
         _check_degrees(options, options.nproc)
-        return launch.launch("specc.runtime.train", arguments, options.nproc)
+        return launch.launch(f"{__package__}.train", arguments, options.nproc)
     world = launch.world_size()
     if options.nproc not in (1, world):
         raise Refusal(f"--nproc is {options.nproc}, and {world} processes were started already.")

@@ -51,7 +51,7 @@ def verify(
         reader = threading.Thread(target=_read, args=(folder, len(layouts), found, ended, say))
         reader.start()
         try:
-            status = launch.launch("specc.runtime.verify_worker", [name], processes)
+            status = launch.launch(f"{__package__}.verify_worker", [name], processes)
         finally:
             ended.set()
             reader.join()

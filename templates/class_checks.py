@@ -37,7 +37,7 @@ def check_missing(node: PreparedSpec, passed: frozenset[str], found: Findings) -
         given.add("submodules")
     parameters = constructor_parameters(node.module)
     for name in missing_parameters(parameters, frozenset(given)):
-        found.errors.append(missing_diagnostic(node.module.__name__, name, node.path, node.span))
+        found.errors.append(missing_diagnostic(node, name))
 
 
 def _check_layers(node: PreparedSpec, found: Findings) -> None:

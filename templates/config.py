@@ -15,6 +15,7 @@ import torch
 
 from .diagnostic import Diagnostic, Span, SpecError, call_span, suggestion
 from .findings import with_article
+from .spans import narrowed
 
 LAUNCH_FIELDS = frozenset(
     {
@@ -310,7 +311,7 @@ _SKIPPED = frozenset({__file__, dataclasses.__file__})
 
 def _mistake(code: str, message: str, *, help: str, note: str | None = None) -> Diagnostic:
     span = call_span(sys._getframe(1), _SKIPPED, width=len("TransformerConfig"))
-    return Diagnostic(code, message, "config", span, note=note, help=help)
+    return Diagnostic(code, message, "config", narrowed(span, message), note=note, help=help)
 
 
 @functools.cache

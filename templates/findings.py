@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .diagnostic import Diagnostic, Span
+from .spans import narrowed
 
 
 class Placed(Protocol):
@@ -25,10 +26,12 @@ class Findings:
     reads: set[str] = field(default_factory=set)
 
     def error(self, code: str, message: str, place: Placed, help: str, **more: Any) -> None:
-        self.errors.append(Diagnostic(code, message, place.path, place.span, help=help, **more))
+        span = narrowed(place.span, message, place.path)
+        self.errors.append(Diagnostic(code, message, place.path, span, help=help, **more))
 
     def note(self, code: str, message: str, place: Placed, note: str, **more: Any) -> None:
-        self.notes.append(Diagnostic(code, message, place.path, place.span, note=note, **more))
+        span = narrowed(place.span, message)
+        self.notes.append(Diagnostic(code, message, place.path, span, note=note, **more))
 
 
 def ordered(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

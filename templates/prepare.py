@@ -26,6 +26,7 @@ from .nodes import as_spec, is_pair, may_be_node, submodules_class, target_of
 from .norm import LayerNorm, RMSNorm
 from .rotary import RotaryPositionalEmbedding
 from .rotary_objects import Handed, apply_rotary_objects
+from .spans import slot_span
 from .spec import (
     ModuleSpec,
     Node,
@@ -417,6 +418,7 @@ class _Preparation(Findings):
                 f"`{out.module.__name__}` needs a child `{name}`",
                 place,
                 f"add `{name}` to submodules; IdentityOp says that there is none",
+                also=_slot(out, f.name),
             )
             return None
         return self._child(name, default, out, place) if may_be_node(default) else default
@@ -431,6 +433,7 @@ class _Preparation(Findings):
                 f"`{out.module.__name__}` names no `{name}`, and no config says which norm it is",
                 place,
                 f"name `{name}`, or give this node or one above it a config",
+                also=_slot(out, name),
             )
             return None
         self.reads.add("normalization")
@@ -447,6 +450,13 @@ class _Preparation(Findings):
         )
 
 
+def _slot(out: PreparedSpec, name: str) -> tuple[tuple[Span, str], ...]:
+    """Where the class says that it has such a child, for a diagnostic's `also`."""
+    children = submodules_class(out.module)
+    span = slot_span(children, name) if children is not None else None
+    return ((span, f"`{out.module.__name__}` asks for it"),) if span else ()
+
+
 _NO_CHILD = frozenset(
     {"config", "mesh", "submodules", "layer_number", "layer_spec", "layer_specs", "num_layers"}
 )
@@ -461,7 +471,7 @@ def _note_numbers(work: _Preparation) -> None:
         "SP191",
         "`layer_number` in a spec is left out: one spec stands for many layers",
         first,
-        "TransformerBlock numbers its layers from 1",
+        "`TransformerBlock` numbers its layers from 1",
         also=also,
     )
 

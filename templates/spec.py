@@ -29,6 +29,7 @@ from typing import Any
 from specc.runtime import Mesh, materialize
 
 from .diagnostic import Diagnostic, Span, SpecError, call_span
+from .spans import asking_span, narrowed, parameter_span
 
 Node = Any
 """A ModuleSpec, a class, a function, a partial of a class, a (module, name) pair, or None."""
@@ -281,7 +282,8 @@ def _note_overruled(node: PreparedSpec, given: Mapping[str, Any], build: _Build)
                 f"`{name}` in the params of `{node.module.__name__}` has no effect: its parent "
                 "passes one, which wins",
                 node.path,
-                node.span,
+                narrowed(node.span, f"`{name}`"),
+                also=_asked(),
                 help=f"leave `{name}` out of params, or set the config field that the parent reads",
             )
         )
@@ -302,6 +304,7 @@ def _check_passed(node: PreparedSpec, count: int, room: int, twice: frozenset[st
                 f"`{node.module.__name__}` {what} by its parent",
                 node.path,
                 node.span,
+                also=_asked(),
                 help="its constructor has to take what the parent of this slot passes",
             )
         ]
@@ -324,9 +327,10 @@ def _check_given(
             )
         )
     for missing in missing_parameters(parameters, given):
-        found.append(missing_diagnostic(name, missing, node.path, node.span))
+        found.append(missing_diagnostic(node, missing))
     if found:
-        raise SpecError(found)
+        asked = _asked()
+        raise SpecError(dataclasses.replace(d, also=(*d.also, *asked)) for d in found)
 
 
 def missing_parameters(parameters: Mapping[str, Parameter], given: frozenset[str]) -> list[str]:
@@ -339,14 +343,22 @@ def missing_parameters(parameters: Mapping[str, Parameter], given: frozenset[str
     ]
 
 
-def missing_diagnostic(name: str, missing: str, path: str, span: Span | None) -> Diagnostic:
+def missing_diagnostic(node: PreparedSpec, missing: str) -> Diagnostic:
+    name, needed = node.module.__name__, parameter_span(node.module, missing)
     return Diagnostic(
         "SP119",
         f"`{name}` needs `{missing}`, and neither its spec nor its parent gives it",
-        path,
-        span,
+        node.path,
+        node.span,
+        also=((needed, f"needed by `{name}`"),) if needed else (),
         help=f"add `{missing}` to params, or to submodules where it is a child",
     )
+
+
+def _asked() -> tuple[tuple[Span, str], ...]:
+    """The line of the parent's constructor that asks for the child, for a diagnostic's `also`."""
+    span = asking_span(sys._getframe(1), __file__)
+    return ((span, "asked for here"),) if span else ()
 
 
 @contextlib.contextmanager

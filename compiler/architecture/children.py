@@ -21,15 +21,22 @@ class Child(NamedTuple):
 def children_of(module: nn.Module, prefix: str = "") -> Iterator[Child]:
     """What stands below a module: the elements of a `ModuleList`, or of a chain, in its place;
     those of a `ModuleDict` by a dotted name."""
-    for name, child in module.named_children():
+    for name, child in attributes(module):
         path = f"{prefix}{name}"
         if isinstance(child, nn.ModuleList) or is_chain(child):
-            for number, (inner, layer) in enumerate(child.named_children()):
+            for number, (inner, layer) in enumerate(attributes(child)):
                 yield Child(path, number, f"{path}.{inner}", layer)
         elif isinstance(child, nn.ModuleDict):
             yield from children_of(child, f"{path}.")
         else:
             yield Child(path, None, path, child)
+
+
+def attributes(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """A module's children by name; one that stands there twice is told twice."""
+    for name, child in module._modules.items():
+        if child is not None:
+            yield name, child
 
 
 def is_chain(module: nn.Module) -> bool:

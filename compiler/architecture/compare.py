@@ -42,7 +42,7 @@ def _change(before: Part | None, after: Part | None, path_before: str, path_afte
         facts = tuple(_placed(before, after))
         return Change("replaced", path, before, after, facts)
     steps: tuple[str, ...] = ()
-    if before.operations != after.operations:
+    if _steps_differ(before, after):
         steps = step_lines(before.operations, after.operations)
     facts = tuple(_own(before, after))
     children = tuple(
@@ -61,10 +61,21 @@ def _below(path: str, part: Part | None) -> str:
 
 def _own(before: Part, after: Part) -> Iterator[FactChange]:
     yield from _placed(before, after)
-    yield from changed_facts(before.facts, after.facts)
+    # What a tied weight starts as is said where it is its own.
+    tied = {weight.name for part in (before, after) for weight in part.weights if weight.tied_to}
+    unsaid = {"init" if name == "weight" else f"init {name}" for name in tied}
+    for fact in changed_facts(before.facts, after.facts):
+        if fact.name not in unsaid:
+            yield fact
     yield from _weights(before, after)
-    if before.operations != after.operations:
+    if _steps_differ(before, after):
         yield FactChange("forward", *first_difference(before.operations, after.operations))
+
+
+def _steps_differ(before: Part, after: Part) -> bool:
+    """A class of torch or the runtime has no steps: its facts say what a page's own class does."""
+    known = before.kind in _SHAPED and not (before.operations and after.operations)
+    return before.operations != after.operations and not known
 
 
 def _placed(before: Part, after: Part) -> Iterator[FactChange]:
@@ -84,6 +95,8 @@ def _weights(before: Part, after: Part) -> Iterator[FactChange]:
     for name in in_order(list(old), list(new)):
         one, other = old.get(name), new.get(name)
         if one is None or other is None:
+            if before.fact(name) is not None and before.fact(name) != after.fact(name):
+                continue  # "bias" is a fact as well
             yield FactChange(f"weight {name}", _shape(one), _shape(other))
             continue
         if one.shape != other.shape and not sized:

@@ -22,6 +22,7 @@ SHOWN = {
         "window_attn_skip_freq",
     ),
     *("attn_logit_softcapping", "rope_scaling_factor", "rope_scaling_low_freq_factor"),
+    *("yarn_beta_fast", "yarn_beta_slow", "yarn_mscale", "yarn_mscale_all_dim"),
     *("rope_scaling_high_freq_factor", "rope_scaling_original_max_position_embeddings"),
 }
 

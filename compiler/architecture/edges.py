@@ -23,8 +23,8 @@ def edges_of(flow: Flow, segment: Callable[[str], str | None], places: int) -> t
 class _Tracer:
     def __init__(self, flow: Flow, segment: Callable[[str], str | None], places: int) -> None:
         self.flow, self.segment, self.places = flow, segment, places
-        self.origins: dict[tuple[int | str, int], frozenset[str]] = {}
-        self.above: dict[str, frozenset[str]] = {}  # all that a child's input came from
+        self.origins: dict[tuple[int | str, int], tuple[str, ...]] = {}
+        self.above: dict[str, set[str]] = {}  # all that a child's input came from
         self.found: dict[tuple[str, str, bool], tuple[str, ...]] = {}
         for number, (word, form) in enumerate(flow.inputs):
             parts = list(values(form))
@@ -33,7 +33,7 @@ class _Tracer:
             for part, value in enumerate(parts):
                 if value.dtype is not None:
                     key = (f"input {number}", -1 if len(parts) == 1 else part)
-                    self.origins[key] = frozenset({""})
+                    self.origins[key] = ("",)
 
     def edges(self) -> Iterator[Edge]:
         for step in self.flow.steps:
@@ -52,13 +52,12 @@ class _Tracer:
 
     def child(self, step: Step, child: str) -> None:
         inputs = list(values(step.kwargs))
-        above = {child}
+        above = self.above.setdefault(child, {child})
         for value in inputs:
             for origin in self.origin(value):
                 self.add(origin, child, value, False)
-                above |= {origin} | self.above.get(origin, frozenset())
-        self.above[child] = self.above.get(child, frozenset()) | above
-        self.give(step, frozenset({child}))
+                above |= {origin} | self.above.get(origin, set())
+        self.give(step, (child,))
 
     def sum(self, step: Step) -> None:
         sides = [value for value in step.args[:2] if isinstance(value, Value)]
@@ -73,22 +72,22 @@ class _Tracer:
                     return
         self.give(step, self.of(sides))
 
-    def is_residual(self, around: frozenset[str], through: frozenset[str]) -> bool:
+    def is_residual(self, around: tuple[str, ...], through: tuple[str, ...]) -> bool:
         if len(through) != 1 or not around or around == through:
             return False
         (target,) = through
-        return target != "" and around <= self.above.get(target, frozenset())
+        return target != "" and set(around) <= self.above.get(target, set())
 
-    def give(self, step: Step, origins: frozenset[str]) -> None:
+    def give(self, step: Step, origins: tuple[str, ...]) -> None:
         for result in step.results:
             if result.dtype is not None:  # positions are no activations
                 self.origins[result.source, result.part] = origins
 
-    def of(self, given: Iterator[Value] | list[Value]) -> frozenset[str]:
-        return frozenset(origin for value in given for origin in self.origin(value))
+    def of(self, given: Iterator[Value] | list[Value]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(o for value in given for o in self.origin(value)))
 
-    def origin(self, value: Value) -> frozenset[str]:
-        return self.origins.get((value.source, value.part), frozenset())
+    def origin(self, value: Value) -> tuple[str, ...]:
+        return self.origins.get((value.source, value.part), ())
 
     def add(self, source: str, target: str, value: Value, residual: bool) -> None:
         if source != target or source == "":

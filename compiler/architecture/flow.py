@@ -298,7 +298,9 @@ def _relative(steps: Sequence[Step], start: int, size: int) -> tuple[Any, ...]:
     for step in steps[start : start + size]:
         listed = element(step.name) if step.kind == "child" else None
         name = listed[0] if listed else step.name
-        unit.append((step.kind, name, moved(step.args, change), moved(step.kwargs, change)))
+        # A child's own names for its arguments are local names.
+        named = step.kwargs if step.kind != "child" else tuple(v for _, v in step.kwargs)
+        unit.append((step.kind, name, moved(step.args, change), moved(named, change)))
     return tuple(unit)
 
 

@@ -25,6 +25,9 @@ EMBEDDING = (VocabParallelEmbedding, PositionEmbedding, nn.Embedding)
 NORM = (LayerNorm, RMSNorm, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 DROPOUT = (Dropout, nn.Dropout)
 
+# What the children of an MLP may be: one with halves of its own is a layer.
+_OF_MLP = {"linear", "activation", "dropout", "norm", "identity"}
+
 # Functions of torch that make a layer nonlinear, in the field's words.
 ACTIVATIONS = {
     "gelu": "GELU",
@@ -57,9 +60,10 @@ def library_kind(module: nn.Module) -> str | None:
         (nn.MultiheadAttention, "attention"),
         (nn.Identity, "identity"),
     )
-    for classes, kind in known:
-        if type(module) in (classes if isinstance(classes, tuple) else (classes,)):
-            return kind
+    if is_library(module):
+        for classes, kind in known:
+            if isinstance(module, classes):
+                return kind
     if type(module).__module__ == "torch.nn.modules.activation":
         return "activation"
     return None
@@ -81,7 +85,7 @@ def kind_of(
     below = [part.kind for child in children for _, _, part in child.walk()]
     if "attention" in below:
         return "layer" if element or ("mlp" in below and not _has_layers(children)) else "module"
-    if any(child.kind == "mlp" for child in children) and "dropout" not in below[:1]:
+    if any(child.kind not in _OF_MLP for child in children):
         return "layer" if element else "module"
     linear = below.count("linear") + sum(step.name == "linear" for step in steps)
     if linear >= 2 and (any(s.name in ACTIVATIONS for s in steps) or "activation" in below):

@@ -219,6 +219,8 @@ class _Writer:
         yield from (f"    {line}" for line in list(body.lines())[:-1])
 
     def is_inlined(self, number: int, step: Step, text: str) -> bool:
+        if step.name in _KNOWN:
+            return False
         kept = any((number, result.part) in self.kept for result in step.results)
         if self.uses[number] > 1 or len(step.results) > 1 or kept:
             return False

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..validate.op_log import history
 from .calls import AttentionCall, ModuleCall, Phase, Value, values
-from .children import Child, children_of, is_chain
+from .children import Child, attributes, children_of, is_chain
 from .config_numbers import all_numbers, config_numbers
 from .edges import edges_of
 from .facts import Facts, Known, facts_of
@@ -45,6 +45,7 @@ class _Reader:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.modules = dict(run.model.named_modules())
+        self.first_paths = {id(module): path for path, module in self.modules.items()}
         self.buffers = dict(run.model.named_buffers())
         self.laws = Laws(run.table, longest_list(run.model))
         self.read_already: dict[str, tuple[tuple[Any, ...], Part]] = {}
@@ -68,7 +69,8 @@ class _Reader:
 
     def part(self, path: str, module: nn.Module, name: str, *, element: bool) -> Part:
         """The part that a module is; of one that stands for many, each gives the same."""
-        ran = self.run.ran(path)
+        # A module that stands at several places runs by the name of the first.
+        ran = self.run.ran(self.first_paths[id(module)])
         held = self.held(path, module)
         known = self.read_already.get(ran)
         if known is not None and known[0] == held:
@@ -89,7 +91,7 @@ class _Reader:
         calls = {phase: self.run.calls.get(phase, {}).get(ran, ()) for phase, _ in _PHASES}
         call = next((of_one[0] for of_one in calls.values() if of_one), None)
         weights = self.weights(path, module)
-        own_attention = self.attention(ran, call)
+        own_attention = self.attention(call)
         kind = library_kind(module)
         if kind is None:
             attends = bool(own_attention)
@@ -138,11 +140,12 @@ class _Reader:
         names = {w.tied_to or (f"{path}.{w.name}" if path else w.name) for w in weights}
         return self.run.output_weight in names
 
-    def attention(self, ran: str, call: ModuleCall | None) -> tuple[AttentionCall, ...]:
-        found = tuple(a for a in self.run.attention if a.path == ran)
+    def attention(self, call: ModuleCall | None) -> tuple[AttentionCall, ...]:
+        """The attentions of one call of a module, its own steps alone."""
         if call is None:
-            return found
-        found = tuple(self.with_mask(a, call) for a in found)
+            return ()
+        numbers = [s.attention for s in call.steps if s.attention is not None]
+        found = tuple(self.with_mask(self.run.attention[n], call) for n in numbers)
         return found + tuple(handmade_attention(call, self.is_causal))
 
     def with_mask(self, attention: AttentionCall, call: ModuleCall) -> AttentionCall:
@@ -174,7 +177,7 @@ class _Reader:
             if child.kind == "attention":
                 path = f"{ran}.{child.name}"
                 call = next(iter(self.run.calls["train"].get(path, ())), None)
-                found += self.attention(path, call)
+                found += self.attention(call)
                 child = replace(child, facts=())
             plain.append(child)
         return tuple(plain), found
@@ -284,7 +287,7 @@ class _Reader:
 def _direct(module: nn.Module) -> list[Child]:
     """A chain that is a part itself, in a list or as the root, has its elements by their names."""
     if is_chain(module) or isinstance(module, nn.ModuleList):
-        return [Child(name, None, name, child) for name, child in module.named_children()]
+        return [Child(name, None, name, child) for name, child in attributes(module)]
     return list(children_of(module))
 
 

@@ -192,7 +192,11 @@ def build(
             "values",
         )
     if not isinstance(model, nn.Module):
-        fail("SP645", f"`build_model` of `{name}` gives a {type(model).__name__}, and no module")
+        fail(
+            "SP645",
+            f"`build_model` of `{name}` gives a {type(model).__name__}, and no module",
+            help="let it return the model, an `nn.Module`",
+        )
     default = parameters["config"].default if "config" in parameters else None
     return model, default if dataclasses.is_dataclass(default) else None
 
@@ -243,6 +247,9 @@ def _forward(
         stack.enter_context(torch.random.fork_rng(devices=[]))
         if phase == "train":
             stack.enter_context(log)
+        stack.enter_context(
+            torch.device("meta")
+        )  # for what a forward makes and names no device for
         stack.enter_context(recorder)
         stack.enter_context(torch.set_grad_enabled(phase != "eval"))
         model(**inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -76,7 +77,7 @@ class Part:
         """The value of a fact, None where it has none of the name."""
         return dict(self.facts).get(name)
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
         """Of one of the modules that it stands for, its children included."""
         own = sum(weight.count for weight in self.weights)

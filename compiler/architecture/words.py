@@ -6,7 +6,6 @@ from .tree import Part, Value
 
 # Facts that make up one phrase together, by kind of part.
 HEADLINE: dict[str, tuple[str, ...]] = {
-    "model": ("hidden", "vocabulary"),
     "attention": ("heads", "groups", "head_dim", "value_dim"),
     "mlp": ("activation", "size"),
     "norm": ("type", "zero_centered"),
@@ -17,6 +16,8 @@ HEADLINE: dict[str, tuple[str, ...]] = {
     "dropout": ("p",),
     "module": ("type",),
 }
+
+_MODEL = ("hidden", "vocabulary")  # said together, compared one by one
 
 # What goes without saying where a part is named and nothing is compared.
 _UNSAID = {("causal", True), ("bias", False), ("gather_output", True), ("epsilon", 1e-5)}
@@ -39,7 +40,7 @@ _ABSENT = {
 
 def words(part: Part) -> str:
     """What a part is: "GQA 32/8 heads of 128, rotary base 500,000, window 4096". May be empty."""
-    first = HEADLINE.get(part.kind, ())
+    first = _MODEL if part.kind == "model" else HEADLINE.get(part.kind, ())
     found = [headline(part)]
     for name, value in part.facts:
         said = name in first or name.startswith("init ")
@@ -67,8 +68,7 @@ def headline(part: Part) -> str:
     if part.kind == "output":
         return f"{facts.get('size')} → vocabulary {facts.get('vocabulary')}"
     if part.kind == "model":
-        names = ("hidden", "vocabulary")
-        return ", ".join(f"{name} {facts[name]}" for name in names if name in facts)
+        return ", ".join(f"{name} {facts[name]}" for name in _MODEL if name in facts)
     if part.kind == "dropout":
         return f"dropout {number(facts.get('p'))}"
     if part.kind == "layer" and part.times > 1:
@@ -131,7 +131,7 @@ def _heads(facts: dict[str, Value]) -> str:
     values = facts.get("value_dim")
     of = f"{size}" if values is None else f"{size}, values of {values}"
     if groups is None or groups == heads:
-        return f"{heads} heads of {of}" if heads != 1 else f"1 head of {of}"
+        return f"MHA {heads} heads of {of}" if heads != 1 else f"1 head of {of}"
     if groups == 1:
         return f"MQA {heads}/1 heads of {of}"
     return f"GQA {heads}/{groups} heads of {of}"
@@ -145,10 +145,22 @@ def _rotary(facts: dict[str, str]) -> str:
         others = {n: v for n, v in facts.items() if n not in ("base", "dim", "scaling", "pairs")}
         text += f", {facts['scaling']} scaling"
         if others:
-            text += " (" + ", ".join(f"{n.replace('_', ' ')} {v}" for n, v in others.items()) + ")"
+            text += (
+                " ("
+                + ", ".join(f"{n.replace('_', ' ')} {_plain(v)}" for n, v in others.items())
+                + ")"
+            )
     if facts.get("pairs") == "interleaved":
         text += ", interleaved"
     return text
+
+
+def _plain(text: str) -> str:
+    """A number in text as `number` writes it; what is none stays."""
+    try:
+        return number(float(text)) if "." in text or "e" in text else text
+    except ValueError:
+        return text
 
 
 def _joined(*values: object) -> str:

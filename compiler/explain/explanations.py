@@ -1,9 +1,9 @@
 """The long text of each code: texts/SPxxx.md, one file a code.
 
-A text opens with `# SP101: what it means`, the words that docs/diagnostics.md has for the code. Below
-stand what is behind it and, under `Wrong:` and `Right:`, examples, which the tests run. An example
-shows the lines that matter: they replace those of `tiny_spec.txt` that bind the same names, and
-what binds none of its names stands before its first spec.
+A text opens with `# SP101: what it means`, the words that docs/diagnostics.md has for the code.
+Below stand what is behind it and, under `Wrong:` and `Right:`, examples, which the tests run. An
+example shows the lines that matter: they replace those of `tiny_spec.txt` that bind the same names,
+and what binds none of its names stands before its first spec.
 """
 
 from __future__ import annotations

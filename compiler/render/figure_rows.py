@@ -47,11 +47,20 @@ def _compared(before: Figure | None, after: Figure | None) -> FigureRow:
     change = ""
     if before and after and before.value is not None and after.value is not None:
         change = percent(before.value, after.value)
-    notes = [side.note for side in (before, after) if side and side.note]
-    note = " → ".join(dict.fromkeys(notes))
+    note = _notes(before.note, after.note) if before and after else figure.note
     return FigureRow(
         figure.name, figure.label, figure.level, _value(before), _value(after), change, note
     )
+
+
+def _notes(before: str, after: str) -> str:
+    """What both notes say, then what only one does: `bf16; before: 4,096 in a window`."""
+    first, second = before.split(", "), after.split(", ")
+    found = [", ".join(part for part in second if part in first)]
+    for side, own, other in (("before", first, second), ("after", second, first)):
+        alone = ", ".join(part for part in own if part not in other)
+        found.append(f"{side}: {alone}" if alone else "")
+    return "; ".join(filter(None, found))
 
 
 def _value(figure: Figure | None) -> str:

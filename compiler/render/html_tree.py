@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..architecture.difference import Change, Difference
 from .row_numbers import row_parameters
-from .rows import Row
+from .row import Row
 from .svg_text import clean
 
 MOST = 2_000  # lines of one tree; nobody reads more, and a browser takes seconds for them

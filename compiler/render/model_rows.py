@@ -2,28 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ..architecture.tree import Architecture, Part
+from ..architecture.tree import Architecture, Part, indices_text
 from .phrase import Phrase
-from .phrases import said
+from .phrases import layers_phrase, said
 from .row import Row
+from .runs import merge_runs
 
 # Parts whose words say what the linear layers in them are.
-_WHOLE = frozenset({"attention", "mlp", "experts"})
+_WHOLE = frozenset({"attention", "mlp"})
 
 
 def show_rows(architecture: Architecture, *, everything: bool = False) -> tuple[Row, ...]:
     """The lines of a model: the root's, those of all parts below it, the config's.
 
     Without `everything` the linear layers of an attention or a feed-forward layer are left out, and
-
+    the layers of a list are one tree.
     """
     return (*_rows(architecture.root, "", 0, everything), *_config_rows(architecture))
 
 
 def _rows(part: Part, path: str, depth: int, everything: bool) -> Iterator[Row]:
-    yield Row(
+    yield _row(part, path, depth)
+    done: set[str] = set()
+    for child in part.children:
+        if not everything and part.kind in _WHOLE and child.kind == "linear":
+            continue
+        runs = [c for c in part.children if c.name == child.name and c.indices and child.indices]
+        if everything or len(runs) < 2:
+            yield from _rows(child, _below(path, child), depth + 1, everything)
+        elif child.name not in done:
+            done.add(child.name)
+            yield from _together(runs, path, depth + 1)
+
+
+def _together(runs: Sequence[Part], path: str, depth: int) -> Iterator[Row]:
+    """Layers of one list in one tree where they have something in common."""
+    lines = [
+        (indices_text(run.indices), list(_rows(run, _below(path, run), depth, False)))
+        for run in runs
+    ]
+    below = merge_runs(lines)
+    if below is None:
+        for _, rows in lines:
+            yield from rows
+        return
+    places = tuple(sorted(place for run in runs for place in run.indices))
+    heads = [rows[0] for _, rows in lines]
+    counts = {head.parameters for head in heads}
+    yield replace(
+        heads[0],
+        name=f"{runs[0].name}[{indices_text(places)}]",
+        paths=tuple(path for head in heads for path in head.paths),
+        phrases=(layers_phrase(len(places), len(places)),),
+        parameters=heads[0].parameters if len(counts) == 1 else None,
+        times=len(places),
+    )
+    yield from below
+
+
+def _row(part: Part, path: str, depth: int) -> Row:
+    return Row(
         sign=" ",
         depth=depth,
         name=part.segment if depth else part.kind,
@@ -33,10 +74,10 @@ def _rows(part: Part, path: str, depth: int, everything: bool) -> Iterator[Row]:
         times=part.times,
         part=part,
     )
-    for child in part.children:
-        if everything or not (part.kind in _WHOLE and child.kind == "linear"):
-            below = f"{path}.{child.segment}" if path else child.segment
-            yield from _rows(child, below, depth + 1, everything)
+
+
+def _below(path: str, part: Part) -> str:
+    return f"{path}.{part.segment}" if path else part.segment
 
 
 def _config_rows(architecture: Architecture) -> Iterator[Row]:

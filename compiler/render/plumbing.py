@@ -65,18 +65,37 @@ def _first_argument(text: str, start: int) -> tuple[str, int]:
 def _without_locals(lines: Sequence[str]) -> list[str]:
     """Without one local that is not used, or used once, where it is put in its place."""
     uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
-    for number, line in enumerate(lines):
-        bound = _BOUND.fullmatch(line)
-        if bound is None or "," in bound[2] or uses[bound[2]] > 2:
+    bounds = [_BOUND.fullmatch(line) for line in lines]
+    bindings = Counter(bound[2] for bound in bounds if bound)
+    for number, bound in enumerate(bounds):
+        if bound is None or "," in bound[2]:
             continue
-        rest = list(lines[:number]) + list(lines[number + 1 :])
-        if uses[bound[2]] == 1:
+        name, value = bound[2], bound[3]
+        rest = [*lines[:number], *lines[number + 1 :]]
+        if uses[name] == bindings[name]:
             return rest
-        value = f"({bound[3]})" if " " in re.sub(r"\(.*\)", "", bound[3]) else bound[3]
-        used = re.compile(rf"(?<![\w.]){bound[2]}(?!\w)")
-        if any(used.search(other) for other in rest[number:]):
-            return rest[:number] + [used.sub(lambda _: value, o) for o in rest[number:]]
+        used = re.compile(rf"(?<![\w.]){name}(?!\w)")
+        if bindings[name] == 1 and uses[name] == 2 and any(map(used.search, rest[number:])):
+            return [*rest[:number], *(_put(used, value, line) for line in rest[number:])]
     return list(lines)
+
+
+def _put(name: re.Pattern[str], value: str, line: str) -> str:
+    """A line with a value for a name, in brackets where it is one operand of several."""
+    start = re.match(r"\s*return |\s*[\w, ]+ = |", line)
+    alone = start is not None and name.fullmatch(line[start.end() :])
+    put = value if alone or not _has_operators(value) else f"({value})"
+    return name.sub(lambda _: put, line)
+
+
+def _has_operators(value: str) -> bool:
+    """Whether there is a space outside of brackets."""
+    depth = 0
+    for letter in value:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == " " and depth == 0:
+            return True
+    return False
 
 
 def _renamed(lines: Sequence[str]) -> list[str]:

@@ -152,7 +152,7 @@ class _Sheet:
 
     def figures(self, rows: Sequence[FigureRow], names: tuple[str, str] | None) -> RenderableType:
         """A line a figure; of two models with a heading and the change."""
-        grid = Table.grid(padding=(0, 3, 0, 0))
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
         grid.add_column(no_wrap=True)
         for _ in range(3 if names else 1):
             grid.add_column(justify="right", no_wrap=True)

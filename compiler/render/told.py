@@ -79,16 +79,17 @@ class Told:
 
     def _follows(self, change: Change, fact: FactChange) -> bool:
         kind = change.after.kind if change.after else ""
+        if fact.name == "forward":
+            return _handed_through(change)
         if _is_law(fact):
-            return (
-                _law(fact) is not None and _law(fact) == self.law and change.path != self.law_path
-            )
+            law = _law(fact)
+            return law is not None and law == self.law and change.path != self.law_path
         if _is_weight(fact):
             return _sizes_follow(self.below(change), fact)
         return fact.name in _SIZES.get(kind, ()) and _sizes_follow(self, fact)
 
 
-def handed_through(change: Change) -> bool:
+def _handed_through(change: Change) -> bool:
     """Whether forwards differ in what they hand to children, which differ themselves."""
     if change.before is None or change.after is None or all(c.empty for c in change.children):
         return False

@@ -80,7 +80,7 @@ def merge_page(page: Path, regenerated: str) -> Merged:
     header, yours = parsed
     _refuse_nonsense(page, text)
     base = find_base(page, header, new[1])
-    pieces = _merge(yours, base.body, new[1])
+    pieces = merge_bodies(yours, base.body, new[1])
     body, starts = marked(pieces)
     merged = new[0].render() + body
     conflicts = _conflicts(pieces, starts, merged, text, regenerated, waiting)
@@ -92,10 +92,6 @@ def merge_page(page: Path, regenerated: str) -> Merged:
 
 def merge_bodies(yours: str, base: str, new: str) -> list[Piece]:
     """The three bodies of a page as one: settled lines, and conflicts."""
-    return _merge(yours, base, new)
-
-
-def _merge(yours: str, base: str, new: str) -> list[Piece]:
     sides = [split_imports(text) for text in (yours, base, new)]
     mine, old, theirs = sides
     if mine is None or old is None or theirs is None:

@@ -97,7 +97,9 @@ def _history(page: Path) -> Iterator[tuple[str, str]]:
     """The commits that touched the page, the last first, each with the page's text."""
     folder = page.resolve().parent
     name = page.resolve().name
-    listed = ask_git(folder, "log", "--follow", "--format=%H", "--name-only", "-z", "--", name)
+    # Of a merge commit, what it made of its first parent's page: else it is listed without a name.
+    form = ["--follow", "--diff-merges=first-parent", "--format=commit %H", "--name-only", "-z"]
+    listed = ask_git(folder, "log", *form, "--", name)
     if not listed:
         return
     found = repository(folder)
@@ -109,9 +111,12 @@ def _history(page: Path) -> Iterator[tuple[str, str]]:
 
 def _commits(listed: str) -> Iterator[tuple[str, str]]:
     """Pairs of a commit and the path from the top that the page had in it."""
-    words = [word.strip("\n") for word in listed.split("\0")]
-    words = [word for word in words if word]
-    yield from zip(words[::2], words[1::2], strict=False)
+    commit = ""
+    for word in (word.strip("\n") for word in listed.split("\0")):
+        if word.startswith("commit "):
+            commit = word.removeprefix("commit ")
+        elif word:
+            yield commit, word
 
 
 def _with_head(page: Path, commits: list[str]) -> list[str]:

@@ -26,7 +26,7 @@ def refusal(root: nn.Module) -> str | None:
     parameters = signature(root)
     name = type(root).__name__
     if "input_ids" not in parameters:
-        return f"`{name}.forward` takes ({', '.join(parameters)}) and no input_ids"
+        return f"`{name}.forward` takes ({', '.join(parameters)}) and no `input_ids`"
     needed = [n for n, required in parameters.items() if required]
     unknown = [n for n in needed if n not in ("input_ids", "labels")]
     if unknown:

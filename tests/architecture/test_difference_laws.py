@@ -29,7 +29,6 @@ from specc.compiler.architecture.tree import Architecture, Part
 from specc.compiler.pipeline import compile_spec
 from specc.templates.diagnostic import SpecError
 
-
 _pages: dict[str, str | None] = {}
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from specc.compiler import check
-from specc.compiler.check import Verdict, check_page
+from specc.compiler.fingerprint import Fingerprints
 from specc.compiler.header import split_page
 from specc.compiler.target import parse_target
+from specc.compiler.upkeep import check
+from specc.compiler.upkeep.check import check_page
+from specc.compiler.upkeep.verdict import Verdict
 from specc.compiler.write import write_page
 from specc.templates.diagnostic import SpecError
 
@@ -26,7 +28,7 @@ def page(folder: Path) -> Path:
 def compile_again(path: Path, *overrides: str) -> None:
     from specc.compiler.generate import generate
 
-    generated = generate(parse_target("tiny_spec.py"), overrides)
+    generated = generate(parse_target("tiny_spec.py:tiny"), overrides)
     write_page(path, generated.page(path), force=True)
 
 
@@ -38,7 +40,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_fresh_page_is_told_without_compiling(page: Path, pipeline: Any) -> None:
     pipeline.calls.clear()
-    assert check_page(page) == Verdict(page, fresh=True)
+    assert check_page(page) == Verdict(page, "fresh")
     assert check_page(page).render() == "pages/tiny.py: fresh"
     assert pipeline.calls == []
 
@@ -73,18 +75,21 @@ def test_spec_that_changed_makes_the_page_stale(page: Path) -> None:
     edit(page.parent.parent / "sizes.py", "32", "48")
     verdict = check_page(page)
     assert verdict.render() == "pages/tiny.py: stale: spec changed"
+    header = page.read_text().splitlines()[:2]
     assert verdict.diff.splitlines() == [
         "--- pages/tiny.py",
         "+++ pages/tiny.py (compiled now)",
-        "@@ -1,2 +1,2 @@",
+        "@@ -1,4 +1,4 @@",
+        *(f" {line}" for line in header),
         ' """A page."""',
         "-width = 32",
         "+width = 48",
     ]
+    assert verdict.line == 4
 
 
 def test_library_that_changed(page: Path, pipeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "library_hash", lambda file, body: "0" * 8)
+    monkeypatch.setattr(Fingerprints, "library", lambda self, file, body: "0" * 8)
     assert check_page(page).causes == ("library changed",) and check_page(page).fresh
     pipeline.style = "width = {width}  # hidden\n"
     assert check_page(page).render() == "pages/tiny.py: stale: library changed"
@@ -122,26 +127,74 @@ def test_header_edited_by_hand(page: Path) -> None:
     assert check_page(page).causes == ("header edited by hand",) and check_page(page).fresh
 
 
+def test_origin_that_was_edited_is_another_spec(page: Path) -> None:
+    with open(page.parent.parent / "tiny_spec.py", "a") as file:
+        file.write("wide = ModuleSpec(nn.Module, params={'config': config})\n")
+    compile_again(page)
+    edit(page, ":tiny", ":wide")
+    verdict = check_page(page)
+    assert verdict.causes == ("spec changed",) and verdict.fresh  # they are alike
+    edit(page, ":wide", ":wider")
+    assert check_page(page).causes == ("spec gone",)
+
+
+def test_edited_record_reads_as_a_change_of_what_it_records(page: Path) -> None:
+    parsed = split_page(page.read_text())
+    assert parsed is not None
+    edit(page, f"library {parsed[0].library}", "library 00000000")
+    assert check_page(page).causes == ("library changed",) and check_page(page).fresh
+
+
 def test_line_ends_do_not_matter(page: Path) -> None:
     page.write_bytes(page.read_bytes().replace(b"\n", b"\r\n"))
-    assert check_page(page) == Verdict(page, fresh=True)
+    assert check_page(page) == Verdict(page, "fresh")
 
 
-def refused(page: Path) -> str:
-    with pytest.raises(SpecError) as caught:
-        check_page(page)
-    (diagnostic,) = caught.value.diagnostics
+def code_of(error: BaseException | None) -> str:
+    assert isinstance(error, SpecError)
+    (diagnostic,) = error.diagnostics
     return f"{diagnostic.code} {diagnostic.message}"
 
 
-def test_what_cannot_be_checked(page: Path) -> None:
+def test_page_whose_spec_is_gone(page: Path) -> None:
     (page.parent.parent / "tiny_spec.py").rename(page.parent.parent / "other_spec.py")
-    assert refused(page) == (
+    verdict = check_page(page)
+    assert verdict.render() == "pages/tiny.py: cannot be checked: spec gone"
+    assert code_of(verdict.error) == (
         "SP604 `pages/tiny.py` says that it comes from `../tiny_spec.py:tiny`, "
         "and there is no such spec"
     )
+
+
+def test_file_that_is_no_page(page: Path) -> None:
     page.write_text("x = 1\n")
-    assert refused(page) == "SP602 `pages/tiny.py` was not written by specc: it has no header"
+    with pytest.raises(SpecError) as caught:
+        check_page(page)
+    assert code_of(caught.value) == (
+        "SP602 `pages/tiny.py` was not written by specc: it has no header"
+    )
+
+
+def test_header_that_cannot_be_read(page: Path) -> None:
+    edit(page, "# spec ", "# ")
+    verdict = check_page(page)
+    assert verdict.render() == "pages/tiny.py: cannot be checked: header cannot be read"
+    assert code_of(verdict.error) == (
+        "SP607 the header of `pages/tiny.py` was edited, and cannot be read any more"
+    )
+
+
+@pytest.mark.parametrize("first_line", [True, False])
+def test_header_that_git_could_not_merge(page: Path, first_line: bool) -> None:
+    first, second, *rest = page.read_text().splitlines(keepends=True)
+    mine = (first if first_line else "") + second
+    merged = f"<<<<<<< HEAD\n{mine}=======\n{mine}>>>>>>> other\n"
+    page.write_text("".join([merged if first_line else first + merged, *rest]))
+    verdict = check_page(page)
+    assert verdict.causes == ("conflict markers", "header cannot be read")
+    assert code_of(verdict.error) == (
+        f"SP608 `pages/tiny.py` holds the markers of a merge, from line {2 - first_line} on"
+    )
 
 
 def test_write_only_what_changed_and_keep_the_mode(page: Path) -> None:

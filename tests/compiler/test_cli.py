@@ -103,7 +103,7 @@ def test_what_the_users_file_raises_starts_in_that_file(folder: Path, capsys: Ca
     ]
 
 
-@pytest.mark.parametrize("arguments", [["compile"], ["check"], ["check", "none.py"], ["compil"]])
+@pytest.mark.parametrize("arguments", [["compile"], ["check", "none.py"], ["compil"]])
 def test_usage_errors(folder: Path, capsys: Capture, arguments: list[str]) -> None:
     assert run(*arguments) == 2
     assert "Usage: specc" in capsys.readouterr().err
@@ -114,14 +114,14 @@ def test_check_goes_through_all_pages(folder: Path, capsys: Capture) -> None:
     run("compile", "tiny_spec.py", "-o", "edited.py")
     capsys.readouterr()
     assert run("check", "tiny.py", "edited.py") == 0
-    assert capsys.readouterr().out == "tiny.py: fresh\nedited.py: fresh\n"
+    assert capsys.readouterr().out == "edited.py: fresh\ntiny.py: fresh\n2 pages: 2 fresh\n"
 
     edited = folder / "edited.py"
     edited.write_text(edited.read_text().replace("32", "33"))
     assert run("check", "edited.py", "tiny.py") == 1
     out = capsys.readouterr().out
     assert out.startswith("edited.py: stale: edited by hand\n--- edited.py\n")
-    assert out.endswith("-width = 33\n+width = 32\ntiny.py: fresh\n")
+    assert out.endswith("-width = 33\n+width = 32\ntiny.py: fresh\n2 pages: 1 fresh, 1 stale\n")
 
     assert run("check", "sizes.py", "edited.py", "tiny.py") == 2
     out, err = capsys.readouterr()

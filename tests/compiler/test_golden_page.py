@@ -17,7 +17,7 @@ import torch
 from equality import load_page
 from test_imports import PAGES, run_without_the_compiler
 
-from specc.compiler.check import check_page
+from specc.compiler.upkeep.check import check_page
 from specc.compiler.generate import generate
 from specc.compiler.header import split_page
 from specc.compiler.load import load_spec

@@ -1,11 +1,14 @@
 """The header of a page: rendered, read back, and what its hashes cover."""
 
+import ast
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from specc.compiler.fingerprint import library_hash, spec_hash, unseen_classes
+from specc.compiler import fingerprint
+from specc.compiler.fingerprint import Fingerprints, library_hash, spec_hash, unseen_classes
 from specc.compiler.header import Header, digest, make_header, split_page
 from specc.compiler.imports import find_module, module_name, reached_files
 
@@ -124,6 +127,7 @@ def test_spec_hash_covers_the_overrides_and_no_place(project: Path, tmp_path: Pa
     spec = project / "a_spec.py"
     before = spec_hash(spec, ())
     assert spec_hash(spec, ("config.num_layers=4",)) != before
+    assert spec_hash(spec, (), "other") != before
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     for path in [*project.glob("*.py"), project / "pkg"]:
@@ -142,6 +146,95 @@ def test_library_hash_follows_the_runtime_files_that_the_page_imports(project: P
     other = library_hash(spec, "from specc.runtime import RMSNorm, attention\n")
     assert one != other
     assert one == library_hash(spec, "from specc.runtime import LayerNorm\nx = 1\n")
+
+
+def test_library_hash_without_a_spec_is_that_of_one_without_packages(project: Path) -> None:
+    body = "from specc.runtime import RMSNorm\n"
+    assert Fingerprints().library(None, body) == library_hash(project / "a_spec.py", body)
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the library, whose files are the ones that are hashed."""
+    for name in ("compiler", "templates", "runtime"):
+        real = fingerprint._folder(name)
+        skipped = shutil.ignore_patterns("__pycache__", "texts")
+        shutil.copytree(real, tmp_path / "library" / name, ignore=skipped)
+    monkeypatch.setattr(fingerprint, "_folder", (tmp_path / "library").joinpath)
+    return tmp_path / "library"
+
+
+BODY = "from specc.runtime import RMSNorm\n"
+
+
+def decides(library: Path, project: Path, file: str, line: str = "x = 1") -> bool:
+    """Whether a page's library hash follows a line in a file of the library."""
+    before = library_hash(project / "a_spec.py", BODY)
+    with open(library / file, "a") as opened:
+        opened.write(f"\n{line}\n")
+    return library_hash(project / "a_spec.py", BODY) != before
+
+
+FOLDERS = [
+    "architecture", "commands", "explain", "render", "sources", "standalone", "upkeep", "validate",
+]  # fmt: skip
+
+
+def test_folders_of_the_compiler_have_no_say_in_a_page_s_body(library: Path, project: Path) -> None:
+    folders = {path.name for path in (library / "compiler").iterdir() if path.is_dir()}
+    assert folders == {*FOLDERS}
+    files = [path for name in FOLDERS for path in (library / "compiler" / name).rglob("*.py")]
+    assert len(files) > 50
+    for path in files:
+        path.write_text("changed = True\n")
+    assert not decides(library, project, "compiler/cli.py")
+
+
+def test_every_file_that_compiling_imports_has_a_say() -> None:
+    """From `generate` on, along the imports that a compile without validation reaches."""
+    counted = {path.name for path in fingerprint._compiler()}
+    reached = imported_files(fingerprint._folder("compiler"), "generate.py")
+    assert len(reached) > 30
+    # How a diagnostic looks and what a header says: neither is in the body. Validation compares.
+    silent = {"diagnostics.py", "fingerprint.py", "header.py", "validate/__init__.py"}
+    assert reached - counted == silent
+
+
+def imported_files(folder: Path, start: str) -> set[str]:
+    """Files that `start` imports relatively, and those that the ones beside it import in turn."""
+    reached, pending = {start}, [start]
+    while pending:
+        for node in ast.walk(ast.parse((folder / pending.pop()).read_bytes())):
+            if not isinstance(node, ast.ImportFrom) or node.level != 1:
+                continue
+            for name in [node.module] if node.module else [alias.name for alias in node.names]:
+                path = name.replace(".", "/")
+                package = (folder / path).is_dir()
+                file = f"{path}/__init__.py" if package else f"{path}.py"
+                if file not in reached:
+                    reached.add(file)
+                    pending += [] if "/" in file else [file]
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "followed"),
+    [
+        ("templates/mlp.py", "x = 1", True),
+        ("templates/mlp.py", "# of a comment, too: it may stand on the page", True),
+        ("templates/page/page.j2", "x", True),
+        ("compiler/fold.py", "x = 1", True),
+        ("compiler/fold.py", "# not of a comment", False),
+        ("compiler/fold.py", "", False),
+        ("runtime/norm.py", "x = 1", True),
+        ("runtime/attention.py", "x = 1", False),  # the page does not import it
+    ],
+)
+def test_what_the_library_hash_follows(
+    library: Path, project: Path, file: str, line: str, followed: bool
+) -> None:
+    assert (library / file).exists()
+    assert decides(library, project, file, line) is followed
 
 
 def test_library_hash_follows_the_versions_of_installed_packages(project: Path) -> None:

@@ -86,7 +86,7 @@ def test_several_roots_are_listed(write: Write) -> None:
         ("a.py:modle", "SP622", "`a.py` has nothing called `modle`", "did you mean `model`?"),
         ("a.py:make", "SP623", "`make` in `a.py` is a `function`, and a spec is a", "bind what"),
         ("a.py:three", "SP623", "`three` in `a.py` is a `int`, and a", "the file has `model`"),
-        ("a.yaml:model", "SP610", "`a.yaml` has one spec, without a name: leave `:model`", None),
+        ("a.yaml:model", "SP610", "`a.yaml` has one spec, without a name", "leave `:model` out"),
     ],
 )
 def test_what_is_no_spec(

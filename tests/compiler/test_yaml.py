@@ -111,15 +111,15 @@ def test_spec_without_config_is_read(tmp_path: Path) -> None:
 BAD = [
     ("", "SP634", 1, "the file is empty", None),
     ("module: [", "SP630", 1, "this is not YAML", None),
-    ("- module: MLP\n", "SP634", 1, "a mapping (`key: value`) is needed", None),
+    ("- module: MLP\n", "SP634", 1, "a mapping is needed here", "write `key: value`"),
     ("params: {}\n", "SP631", 1, "this spec has no `module`", None),
     ("module: MLP\nmodul: a\n", "SP631", 2, "a spec has no key `modul`", "did you mean `module`?"),
     ("module: SelfAttenton", "SP632", 1, "specc.templates has no class", "did you mean `SelfAtte"),
     ("module: TransformerConfig", "SP632", 1, "specc.templates has no class `Transf", "did you"),
     ("module: os.system", "SP632", 1, "`os.system` is not the name of a class", "write the spec"),
     ("module: {a: b}", "SP634", 1, "`module` is the name of a class", None),
-    ("module: MLP\nparams: 3\n", "SP634", 2, "a mapping (`key: value`) is needed", None),
-    ("module: MLP\nmodule: MLP\n", "SP634", 2, "`module` stands here twice", None),
+    ("module: MLP\nparams: 3\n", "SP634", 2, "a mapping is needed here", "write `key: value`"),
+    ("module: MLP\nmodule: MLP\n", "SP634", 2, "`module` stands here twice", "leave one out"),
     ("module: MLP\nparams: {[1]: 2}\n", "SP634", 2, "a key is a name", None),
     ("module: MLP\nparams:\n  <<: {a: b}\n", "SP634", 3, "merge keys", "name the whole node"),
     ("module: MLP\nparams: {config: {}}\n", "SP631", 2, "`config` cannot stand in params", "a YA"),
@@ -156,9 +156,13 @@ def test_mistakes_of_a_file_come_together(tmp_path: Path) -> None:
     found = mistakes(tmp_path, text)
     assert [(d.code, d.message, d.help) for d in found] == [
         ("SP632", "specc.templates has no class `GPTModl`", "did you mean `GPTModel`?"),
-        ("SP633", "TransformerConfig has no field `num_layer`", "did you mean `num_layers`?"),
-        ("SP633", "`bf16` takes true or false", None),
-        ("SP633", "TransformerConfig has no field `qk_layernrm`", "did you mean `qk_layernorm`?"),
+        ("SP633", "`TransformerConfig` has no field `num_layer`", "did you mean `num_layers`?"),
+        ("SP633", "`bf16` takes true or false", "give what it takes"),
+        (
+            "SP633",
+            "`TransformerConfig` has no field `qk_layernrm`",
+            "did you mean `qk_layernorm`?",
+        ),
     ]
     lines = (text).splitlines()
     assert [lines[d.span.line - 1].split()[0] for d in found if d.span] == [

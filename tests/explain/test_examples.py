@@ -18,7 +18,9 @@ from specc.templates.diagnostic import Diagnostic
 PLANTED = "compiler/test_validate_planted.py"
 ELSEWHERE = {
     **dict.fromkeys(("SP501", "SP502", "SP503", "SP504", "SP505"), PLANTED),
+    **dict.fromkeys(("SP606", "SP609"), "upkeep/test_check_command.py"),
     "SP615": "sources/test_open_source.py",
+    **dict.fromkeys(("SP675", "SP678"), "upkeep/test_merge_page.py"),
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
 from specc.compiler.architecture.compare import compare
-from specc.compiler.architecture.difference import Difference
 from specc.compiler.architecture.figure import Figure
 from specc.compiler.architecture.tree import Architecture, Part, Value, Weight
 from specc.compiler.render.code_lines import CodeBlock
@@ -19,13 +21,15 @@ def linear(name: str, inputs: int, outputs: int, kind: str = "linear") -> Part:
         "ColumnParallelLinear",
         (("in", inputs), ("out", outputs), ("bias", False)),
         (Weight("weight", (outputs, inputs), 0),),
-        ("linear",),
+        ("return linear(x, weight)",),
     )
 
 
 def norm(name: str, size: int, type: str = "RMSNorm") -> Part:
     facts: Facts = (("type", type), ("size", size), ("epsilon", 1e-5))
-    return Part(name, "norm", type, facts, (Weight("weight", (size,)),), (type.lower(),))
+    return Part(
+        name, "norm", type, facts, (Weight("weight", (size,)),), (f"return {type.lower()}(x)",)
+    )
 
 
 def decoder(
@@ -40,6 +44,7 @@ def decoder(
     attention: Facts = (),
     attention_children: tuple[Part, ...] = (),
     config: Facts = (("max_position_embeddings", 512),),
+    mlp_steps: tuple[str, ...] = ("return linear_fc2(linear_fc1(x))",),
     name: str = "small",
 ) -> Architecture:
     """A decoder with attention and an MLP in each layer."""
@@ -49,7 +54,7 @@ def decoder(
         "attention",
         "SelfAttention",
         (("heads", heads), ("groups", groups), ("head_dim", width), ("causal", True), *attention),
-        operations=("split", "attention"),
+        operations=("return linear_proj(attention(linear_qkv(x)))",),
         children=(
             linear("linear_qkv", hidden, (heads + 2 * groups) * width),
             *attention_children,
@@ -61,14 +66,17 @@ def decoder(
         "mlp",
         "MLP",
         (("activation", "SwiGLU"), ("size", ffn)),
-        operations=("silu", "mul"),
+        operations=mlp_steps,
         children=(linear("linear_fc1", hidden, 2 * ffn), linear("linear_fc2", ffn, hidden)),
     )
     layer = Part(
         "layers",
         "layer",
         "TransformerLayer",
-        operations=("add", "add"),
+        operations=(
+            "a = x + self_attention(input_layernorm(x))",
+            "return a + mlp(pre_mlp_layernorm(a))",
+        ),
         indices=tuple(range(layers)),
         children=(
             norm("input_layernorm", hidden, norms),
@@ -83,7 +91,7 @@ def decoder(
         "VocabParallelEmbedding",
         (("vocabulary", vocabulary), ("size", hidden)),
         (Weight("weight", (vocabulary, hidden), 0),),
-        ("embedding",),
+        ("return embedding(x, weight)",),
     )
     root = Part(
         "GPTModel",
@@ -101,11 +109,7 @@ def decoder(
             linear("output_layer", hidden, vocabulary, "output"),
         ),
     )
-    return Architecture(name, root, config)
-
-
-def difference(before: Architecture, after: Architecture) -> Difference:
-    return compare(before, after)
+    return Architecture(name, root, config, numbers=config)
 
 
 def comparison(
@@ -121,3 +125,26 @@ def model(architecture: Architecture) -> Model:
         Figure("kv_cache.token", "KV cache per token", 256, "bytes", 1, "in bfloat16"),
     )
     return Model(architecture.name, f"{architecture.name}_spec.py", architecture, figures)
+
+
+def layers_of(architecture: Architecture, indices: Iterable[int]) -> tuple[Part, ...]:
+    """The layers of a decoder, standing for these of the list."""
+    (layer,) = (part for _, _, part in architecture.root.walk() if part.kind == "layer")
+    return (replace(layer, indices=tuple(indices)),)
+
+
+def with_layers(
+    architecture: Architecture,
+    children: Callable[[Part], tuple[Part, ...]] | None,
+    layers: tuple[Part, ...] = (),
+) -> Architecture:
+    """With other children in each layer, or with other layers."""
+
+    def put(part: Part) -> tuple[Part, ...]:
+        if part.kind == "layer":
+            return layers if children is None else (replace(part, children=children(part)),)
+        below = tuple(new for child in part.children for new in put(child))
+        return (replace(part, children=below),)
+
+    (root,) = put(architecture.root)
+    return replace(architecture, root=root)

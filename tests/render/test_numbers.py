@@ -114,18 +114,19 @@ def test_names_of_both_sides_stand_once_in_the_order_of_the_second(
 def test_figures_side_by_side() -> None:
     before = [
         Figure("parameters", "parameters", 1000),
-        Figure("kv", "KV cache", 131_072, "bytes", 1, "at 8192 tokens"),
+        Figure("kv", "KV cache", 131_072, "bytes", 1, "bf16, at 8192 tokens"),
         Figure("old", "what was", 5),
     ]
     after = [
         Figure("parameters", "parameters", 2000),
-        Figure("kv", "KV cache", 65_536, "bytes", 1, "at 4096 tokens"),
+        Figure("kv", "KV cache", 65_536, "bytes", 1, "bf16, at 4096 tokens"),
         Figure("unknown", "what is not known", None, note="it has no layers"),
     ]
+    note = "bf16; before: at 8192 tokens; after: at 4096 tokens"
     told = [(r.label, r.before, r.after, r.change, r.note) for r in figure_rows(before, after)]
     assert told == [
         ("parameters", "1,000", "2,000", "+100.0 %", ""),
-        ("KV cache", "128 KiB", "64 KiB", "-50.0 %", "at 8192 tokens → at 4096 tokens"),
+        ("KV cache", "128 KiB", "64 KiB", "-50.0 %", note),
         ("what was", "5", "-", "", ""),
         ("what is not known", "-", "-", "", "it has no layers"),
     ]

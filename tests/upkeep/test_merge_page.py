@@ -195,6 +195,25 @@ def test_base_from_the_page_s_history(page: Path, pipeline: Any) -> None:
     ).format(width=32)
 
 
+def test_base_behind_a_merge_of_branches(page: Path, pipeline: Any) -> None:
+    """A merge commit that changed the page is in its history like any other."""
+    git("init", "--quiet", "--initial-branch=main")
+    commit()
+    git("switch", "--quiet", "-c", "other")
+    edit(page, "'edits'", "'all'")
+    commit()
+    git("switch", "--quiet", "main")
+    edit(page, "'far'", "'near'")
+    commit()
+    git("merge", "--quiet", "--no-edit", "other")
+    pipeline.style = PAGE.replace("'apart'", "'close'")
+    merged = merge_page(page, compiled(page))
+    assert merged.base.startswith("the commit ")
+    assert merged.conflicts == () == merged.notes
+    for word in ("near", "all", "close"):
+        assert f"'{word}'" in body_of(page)
+
+
 def test_base_from_the_spec_s_history(page: Path) -> None:
     """After a merge the generated text was in no file: the spec of then gives it."""
     git("init", "--quiet")

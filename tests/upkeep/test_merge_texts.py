@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specc.compiler.upkeep.conflict_markers import first_marker
 from specc.compiler.upkeep.three_way import merge_bodies
@@ -51,6 +53,24 @@ def test_what_nobody_can_know_is_a_conflict(yours: str, base: str, new: str) -> 
         assert len(conflicts) == 1
         assert {*lines(mine).split(), *lines(theirs).split()} <= {*text.split()}
         assert first_marker(text) == conflicts[0]
+
+
+TEXTS = st.lists(st.sampled_from("abc"), max_size=6).map(lambda letters: lines(" ".join(letters)))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(TEXTS, TEXTS, TEXTS)
+def test_sides_are_alike_and_a_side_without_a_change_has_no_say(
+    yours: str, base: str, new: str
+) -> None:
+    assert marked(merge_texts(yours, base, base)) == (yours, [])
+    assert marked(merge_texts(base, base, new)) == (new, [])
+    assert marked(merge_texts(new, base, new)) == (new, [])
+    text, conflicts = marked(merge_texts(yours, base, new))
+    swapped, same = marked(merge_texts(new, base, yours))
+    assert len(conflicts) == len(same)
+    if not conflicts:
+        assert text == swapped
 
 
 def test_conflict_is_as_small_as_it_can_be() -> None:

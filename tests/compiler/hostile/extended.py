@@ -34,8 +34,12 @@ def model(
     **fields: Any,
 ) -> ModuleSpec:
     """A whole model with the user's class in one of its slots."""
-    inner = ModuleSpec(  # refused: StarLayer
-        layer, submodules={"self_attention": ModuleSpec(attention), "mlp": ModuleSpec(mlp)}
+    inner = ModuleSpec(
+        layer,
+        submodules={
+            "self_attention": ModuleSpec(attention),  # refused: StarLayer
+            "mlp": ModuleSpec(mlp),
+        },
     )
     return ModuleSpec(
         GPTModel,

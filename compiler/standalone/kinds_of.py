@@ -1,0 +1,412 @@
+"""What kind of thing an expression is, as annotations and constructors say.
+
+A kind is a set of alternatives: names of classes, "None", and
+
+    type:X       the class X itself        each:X   a list of such modules or classes
+    function:f   the function f itself     some     something, and not None
+    ?            anything
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from specc.runtime import Axis, Mesh
+
+from .. import tree
+from .program import Program, is_property
+
+Kind = frozenset[str]
+UNKNOWN: Kind = frozenset({"?"})
+SOME: Kind = frozenset({"some"})
+NONE: Kind = frozenset({"None"})
+MESH: Kind = frozenset({"Mesh"})
+AXIS: Kind = frozenset({"Axis"})
+_LISTS = ("nn.ModuleList", "nn.Sequential", "list", "tuple")
+_SINGLE = Mesh.single()
+
+
+def never_none(kind: Kind) -> bool:
+    return bool(kind) and not kind & {"None", "?", "Any", "object"}
+
+
+class Environment(Mapping[str, Kind]):
+    """The kinds of a function's parameters and locals, over all that is bound to each."""
+
+    def __init__(self, kinds: Kinds, owner: str | None, function: cst.FunctionDef) -> None:
+        self.kinds = kinds
+        self._known: dict[str, Kind] = {}
+        self._bound = _bound_in(function)
+        self._busy: set[str] = set()
+        self._owner = owner
+
+    def __getitem__(self, name: str) -> Kind:
+        if name not in self._known:
+            if name in self._busy:
+                return frozenset()
+            bound = self._bound[name]
+            self._busy.add(name)
+            found: Kind = frozenset().union(*(self._of(value) for value in bound))
+            self._busy.discard(name)
+            if self._busy:
+                return found  # of a loop that is not closed yet
+            self._known[name] = found
+        return self._known[name]
+
+    def _of(self, value: Any) -> Kind:
+        if isinstance(value, frozenset):
+            return frozenset({self._owner}) if value == _SELF and self._owner else value
+        if isinstance(value, _Said):
+            kind = self.kinds.annotation(value.annotation)
+            return kind | NONE if value.or_none else kind
+        if isinstance(value, _Each):
+            return self.kinds.elements(value.over, self)
+        return self.kinds.of(value, self)
+
+    def __iter__(self) -> Any:
+        return iter(self._bound)
+
+    def __len__(self) -> int:
+        return len(self._bound)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bound
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _bound_in(function: cst.FunctionDef) -> dict[str, list[Any]]:
+    """What a function binds to each name: expressions, kinds, and what annotations say."""
+    bound: dict[str, list[Any]] = {}
+    for position, param in enumerate(tree.every_parameter(function)):
+        value: Any = _Said(
+            param.annotation,
+            isinstance(param.default, cst.Name) and param.default.value == "None",
+        )
+        if position == 0 and param.name.value == "self":
+            value = _SELF
+        elif param in (function.params.star_arg, function.params.star_kwarg):
+            value = SOME
+        bound[param.name.value] = [value]
+
+    def bind(target: Any, value: Any) -> None:
+        if isinstance(target, cst.Name):
+            bound.setdefault(target.value, []).append(value)
+        elif isinstance(target, (cst.Tuple, cst.List)):
+            values = _elements(value, len(target.elements))
+            for element, part in zip(target.elements, values, strict=True):
+                bind(element.value, part)
+        elif isinstance(target, cst.StarredElement):
+            bind(target.value, SOME)
+
+    for item in tree.own(function):
+        kind = type(item)
+        if kind is cst.Assign:
+            for target in item.targets:  # type: ignore[attr-defined]
+                bind(target.target, item.value)  # type: ignore[attr-defined]
+        elif kind not in _BINDING:
+            continue
+        elif isinstance(item, cst.AnnAssign):
+            said = _Said(item.annotation, False)
+            bind(item.target, said if item.value is None else item.value)
+        elif isinstance(item, (cst.For, cst.CompFor)):
+            bind(item.target, _Each(item.iter))
+        elif isinstance(item, cst.NamedExpr):
+            bind(item.target, item.value)
+        elif isinstance(item, cst.FunctionDef):
+            bound.setdefault(item.name.value, []).append(SOME)
+        else:
+            for name in tree.stored_names(item):
+                bound.setdefault(name, []).append(UNKNOWN)
+    return bound
+
+
+_BINDING = frozenset(
+    {cst.AnnAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.FunctionDef, cst.AugAssign,
+     cst.AsName, cst.Del, cst.Import, cst.ImportFrom}
+)  # fmt: skip
+_SELF: Kind = frozenset({"self"})
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What an annotation says, and whether the default is None."""
+
+    annotation: cst.Annotation | None
+    or_none: bool
+
+
+class _Each:
+    """An element of what is iterated."""
+
+    def __init__(self, over: cst.BaseExpression) -> None:
+        self.over = over
+
+
+def _elements(value: Any, count: int) -> list[Any]:
+    if isinstance(value, cst.Tuple) and len(value.elements) == count:
+        return [e.value for e in value.elements]
+    if isinstance(value, _Each) and isinstance(value.over, cst.Call):
+        dotted = tree.dotted(value.over.func)
+        args = [a.value for a in value.over.args]
+        if dotted == "enumerate" and count == 2 and args:
+            return [SOME, _Each(args[0])]
+        if dotted == "zip" and len(args) >= count:
+            return [_Each(a) for a in args[:count]]
+    return [UNKNOWN] * count
+
+
+class Kinds:
+    """The kinds of a program as it stands."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._attributes: dict[tuple[str, str], Kind] = {}
+        self._environments: dict[int, tuple[Any, Environment]] = {}
+        self._stores: dict[tuple[str, str], list[tuple[cst.FunctionDef, Any]]] = {}
+        for owner, function in program.functions():
+            if owner is not None:
+                self._note_stores(owner, function)
+
+    def environment(self, owner: str | None, function: cst.FunctionDef) -> Environment:
+        if id(function) not in self._environments:
+            self._environments[id(function)] = (function, Environment(self, owner, function))
+        return self._environments[id(function)][1]
+
+    # ---------------------------------------------------------------- annotations
+
+    def annotation(self, node: cst.Annotation | cst.BaseExpression | None) -> Kind:
+        if node is None:
+            return UNKNOWN
+        if isinstance(node, cst.Annotation):
+            node = node.annotation
+        if isinstance(node, cst.SimpleString):
+            return self.annotation(cst.parse_expression(node.raw_value))
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.BitOr):
+            return self.annotation(node.left) | self.annotation(node.right)
+        text = tree.code(node)
+        if text in ("Any", "object"):
+            return UNKNOWN
+        if isinstance(node, cst.Subscript):
+            return frozenset({tree.code(node.value)})
+        alias = self.program.statements.get(text)
+        if isinstance(alias, cst.SimpleStatementLine):
+            small = alias.body[0]
+            return self.annotation(small.value) if isinstance(small, cst.Assign) else UNKNOWN
+        pending = self.program.pending.get(text)
+        if pending is not None and text not in self.program.statements:
+            if pending.module != "mesh" and not pending.name[:1].isupper():
+                return UNKNOWN
+        return frozenset({text})
+
+    # ---------------------------------------------------------------- attributes
+
+    def _note_stores(self, owner: str, function: cst.FunctionDef) -> None:
+        for name, part in _stored_in(function):
+            value = self.annotation(part.annotation) if isinstance(part, _Said) else part
+            self._stores.setdefault((owner, name), []).append((function, value))
+
+    def stores(self, owner: str, name: str) -> list[tuple[cst.FunctionDef, Any]]:
+        """What a class's methods store in an attribute: expressions, or kinds."""
+        return self._stores.get((owner, name), [])
+
+    def attribute(self, owner: str, name: str) -> Kind:
+        """The kind of an attribute of a class of the program."""
+        key = (owner, name)
+        if key not in self._attributes:
+            self._attributes[key] = UNKNOWN  # while it is being found
+            self._attributes[key] = self._find_attribute(owner, name)
+        return self._attributes[key]
+
+    def _find_attribute(self, owner: str, name: str) -> Kind:
+        method = self.program.method(owner, name)
+        if method is not None:
+            return self.annotation(method.returns) if is_property(method) else SOME
+        stored = self.stores(owner, name)
+        if stored:
+            found = [
+                v if isinstance(v, frozenset) else self.of(v, self.environment(owner, f))
+                for f, v in stored
+            ]
+            return frozenset().union(*found)
+        field = self.program.fields(owner).get(name)
+        if field is not None:
+            return self.annotation(field.annotation)
+        for base in self.program.bases(owner):
+            return self.attribute(base, name)
+        return frozenset({"bool"}) if name == "training" else UNKNOWN
+
+    # ---------------------------------------------------------------- expressions
+
+    def of(self, node: Any, names: Mapping[str, Kind]) -> Kind:
+        """The kind of an expression among these names."""
+        if isinstance(node, cst.Name):
+            return self._name(node.value, names)
+        if isinstance(node, cst.Attribute):
+            return self._attribute_of(node, names)
+        if isinstance(node, cst.Call):
+            return self._call(node, names)
+        if isinstance(node, cst.IfExp):
+            return self.of(node.body, names) | self.of(node.orelse, names)
+        if isinstance(node, cst.BooleanOperation):
+            left, right = self.of(node.left, names), self.of(node.right, names)
+            return (left - NONE if isinstance(node.operator, cst.Or) else left) | right
+        if isinstance(node, (cst.Comparison,)):
+            return SOME  # of tensors it is a tensor
+        if isinstance(node, cst.UnaryOperation):
+            return frozenset({"bool"}) if isinstance(node.operator, cst.Not) else SOME
+        if isinstance(node, cst.Integer):
+            return frozenset({"int"})
+        if isinstance(node, cst.Float):
+            return frozenset({"float"})
+        if isinstance(node, (cst.List, cst.Tuple)):
+            parts = [self.of(e.value, names) for e in node.elements]
+            return frozenset({"tuple"}) | {f"each:{k}" for part in parts for k in part}
+        if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            return frozenset({"list"}) | {f"each:{k}" for k in self._of_element(node, names)}
+        if isinstance(node, cst.BinaryOperation):
+            both = self.of(node.left, names) | self.of(node.right, names)
+            return SOME | {k for k in both if k.startswith("each:")}
+        if isinstance(node, (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)):
+            return frozenset({"str"})
+        return UNKNOWN
+
+    def _of_element(self, node: Any, names: Mapping[str, Kind]) -> Kind:
+        inner = dict(names)
+        clause: cst.CompFor | None = node.for_in
+        while clause is not None:
+            targets = [clause.target]
+            parts: list[Any] = [_Each(clause.iter)]
+            if isinstance(clause.target, cst.Tuple):
+                targets = [e.value for e in clause.target.elements]
+                parts = _elements(parts[0], len(targets))
+            for target, part in zip(targets, parts, strict=True):
+                if isinstance(target, cst.Name):
+                    known = part if isinstance(part, frozenset) else self.elements(part.over, inner)
+                    inner[target.value] = known
+            clause = clause.inner_for_in
+        return self.of(node.elt, inner)
+
+    def elements(self, over: Any, names: Mapping[str, Kind]) -> Kind:
+        """The kind of what iterating over an expression gives."""
+        kind = self.of(over, names)
+        found = frozenset(k.removeprefix("each:") for k in kind if k.startswith("each:"))
+        if found:
+            return found
+        return SOME if isinstance(over, cst.Call) and tree.dotted(over.func) == "range" else UNKNOWN
+
+    def _name(self, name: str, names: Mapping[str, Kind]) -> Kind:
+        if name in ("None", "True", "False"):
+            return NONE if name == "None" else frozenset({"bool"})
+        if name in names:
+            return names[name]
+        node = self.program.statements.get(name)
+        if isinstance(node, cst.ClassDef):
+            return frozenset({f"type:{name}"})
+        if isinstance(node, cst.FunctionDef):
+            return frozenset({f"function:{name}"})
+        known = name in self.program.imports or name in self.program.pending
+        return SOME if known else UNKNOWN
+
+    def _attribute_of(self, node: cst.Attribute, names: Mapping[str, Kind]) -> Kind:
+        base = self.of(node.value, names)
+        found: Kind = frozenset()
+        for one in base - NONE:
+            found |= self._member(one, node.attr.value)
+        return found or UNKNOWN
+
+    def _member(self, owner: str, name: str) -> Kind:
+        if owner in ("Mesh", "Axis"):
+            thing = getattr(_SINGLE if owner == "Mesh" else _SINGLE.tp, name, None)
+            if isinstance(thing, Axis):
+                return AXIS
+            return NONE if thing is None else frozenset({type(thing).__name__})
+        if self.program.class_of(owner) is not None:
+            return self.attribute(owner, name)
+        if owner in ("Tensor", "torch.Tensor", "nn.Parameter"):
+            return UNKNOWN if name == "grad" else SOME
+        return UNKNOWN
+
+    def _call(self, node: cst.Call, names: Mapping[str, Kind]) -> Kind:
+        dotted = tree.dotted(node.func)
+        if dotted == "getattr":
+            return UNKNOWN
+        kind = self.of(node.func, names)
+        if dotted is not None and dotted.split(".")[0] not in names:
+            first = dotted.split(".")[0]
+            if first in self.program.imports:
+                inside = [self.of(a.value, names) for a in node.args] if dotted in _LISTS else []
+                each = frozenset(k for part in inside for k in part if k.startswith("each:"))
+                last = dotted.split(".")[-1]
+                return each | (frozenset({dotted}) if last[:1].isupper() else SOME)
+        found: Kind = frozenset()
+        for one in kind:
+            found |= self._result(one, node, names)
+        return found or UNKNOWN
+
+    def _result(self, callee: str, node: cst.Call, names: Mapping[str, Kind]) -> Kind:
+        if callee.startswith("type:"):
+            return frozenset({callee.removeprefix("type:")})
+        if callee.startswith("function:"):
+            function = self.program.statements[callee.removeprefix("function:")]
+            return self.annotation(function.returns)
+        if isinstance(node.func, cst.Attribute):
+            for owner in self.of(node.func.value, names):
+                name = owner.removeprefix("type:")
+                method = self.program.method(name, node.func.attr.value)
+                if method is not None:
+                    return self.annotation(method.returns)
+                if name in ("Tensor", "torch.Tensor"):
+                    return SOME
+        forward = self.program.method(callee, "forward")
+        return self.annotation(forward.returns) if forward is not None else UNKNOWN
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _stored_in(function: cst.FunctionDef) -> tuple[tuple[str, Any], ...]:
+    """What a method stores in attributes of `self`."""
+    found: list[tuple[str, Any]] = []
+    for item in tree.walk(function):
+        pairs: list[tuple[Any, Any]] = []
+        kind = type(item)
+        if kind is cst.Assign:
+            pairs = [(t.target, item.value) for t in item.targets]  # type: ignore[attr-defined]
+        elif kind not in (cst.AnnAssign, cst.AugAssign, cst.For):
+            continue
+        elif isinstance(item, cst.AnnAssign):
+            said = _Said(item.annotation, False)
+            pairs = [(item.target, said if item.value is None else item.value)]
+        elif isinstance(item, (cst.AugAssign, cst.For)):
+            pairs = [(item.target, UNKNOWN)]
+        for target, value in pairs:
+            inner: list[tuple[Any, Any]] = [(target, value)]
+            if isinstance(target, cst.Tuple):
+                parts = _elements(value, len(target.elements))
+                inner = [(e.value, p) for e, p in zip(target.elements, parts, strict=True)]
+            for one, part in inner:
+                name = tree.self_attribute(one)
+                if name is not None:
+                    found.append((name, part))
+    return tuple(found)
+
+
+def kinds_of(program: Program) -> Kinds:
+    """The kinds of a program, made anew where its text is another than the last time."""
+    held = program.memory.get("kinds")
+    now = [*program.statements.items()]
+    if held is not None and len(held[0]) == len(now):
+        if all(a[0] == b[0] and a[1] is b[1] for a, b in zip(held[0], now, strict=True)):
+            return held[1]  # type: ignore[no-any-return]
+    found = Kinds(program)
+    program.memory["kinds"] = (now, found)
+    return found
+
+
+def class_names(kind: Kind, program: Program) -> list[str] | None:
+    """The classes of the program that something is of, None apart; None where it may be another."""
+    names = sorted(kind - NONE)
+    return names if names and all(program.class_of(n) is not None for n in names) else None
