@@ -12,101 +12,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from .calls import Name, Step, Value, values
-from .flow import Flow, Loop, writes
-
-INLINED = 56  # longer expressions get a name and a line of their own
-AMONG_OTHERS = 32  # the same, where the step that takes it takes two others beside
-
-_INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "truediv": "/",
-    "__truediv__": "/",
-    "matmul": "@",
-    "__matmul__": "@",
-    "pow": "**",
-    "__pow__": "**",
-    "floor_divide": "//",
-    "__floordiv__": "//",
-    "remainder": "%",
-    "__eq__": "==",
-    "__ne__": "!=",
-    "__gt__": ">",
-    "__lt__": "<",
-    "__ge__": ">=",
-    "__le__": "<=",
-    "gt": ">",
-    "lt": "<",
-    "ge": ">=",
-    "le": "<=",
-    "eq": "==",
-    "ne": "!=",
-    "__and__": "&",
-    "__or__": "|",
-}
-# How tightly a sign binds: what binds less stands in parentheses inside.
-_STRENGTH = {"+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3, "@": 3, "**": 4}
-_STRONGEST = 9
-_SWAPPED = {"__rsub__": "-", "rsub": "-", "__rtruediv__": "/", "__rdiv__": "/", "__rpow__": "**"}
-_IN_PLACE = {"add_": "+=", "sub_": "-=", "mul_": "*=", "div_": "/="}
-# Of these all whole numbers are sizes, but those at the given places (the tensor is place 0).
-_SIZES: dict[str, tuple[int, ...]] = {
-    "arange": (),
-    "broadcast_to": (),
-    "empty": (),
-    "expand": (),
-    "full": (),
-    "group_norm": (),
-    "layer_norm": (),
-    "linspace": (),
-    "narrow": (1,),
-    "new_empty": (),
-    "new_full": (),
-    "new_ones": (),
-    "new_zeros": (),
-    "one_hot": (),
-    "ones": (),
-    "rand": (),
-    "randn": (),
-    "repeat": (),
-    "repeat_interleave": (2,),
-    "reshape": (),
-    "rms_norm": (),
-    "split": (2,),
-    "split_with_sizes": (2,),
-    "tile": (),
-    "unflatten": (1,),
-    "view": (),
-    "zeros": (),
-    "__getitem__": (),
-    "__setitem__": (),
-}
-_SIZE_NAMES = {"size", "sizes", "split_size", "split_size_or_sections", "repeats", "length"}
-_METHODS = {
-    *("chunk", "contiguous", "expand", "flatten", "float", "masked_fill", "narrow", "permute"),
-    *("repeat", "repeat_interleave", "reshape", "split", "squeeze", "to", "transpose", "type_as"),
-    *("unbind", "unflatten", "unsqueeze", "view"),
-}
-_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
-# Functions of the runtime whose numbers are facts of a part.
-_FACTS = {"attention", "rotary_tables", "apply_rotary"}
-# What a reader calls what these give.
-_KNOWN = {
-    "rotary_tables": "rotary",
-    "Positions.of": "positions",
-    "Positions.of_hidden": "positions",
-}
-_UNSAID = {
-    "_stacklevel",
-    "inplace",
-    "norm_type",
-    "scale_grad_by_freq",
-    "sparse",
-    "padding_idx",
-    "max_norm",
-}
+from .flow import Flow
+from .line_words import (
+    AMONG_OTHERS,
+    FACTS,
+    IN_PLACE,
+    INFIX,
+    INLINED,
+    KNOWN,
+    METHODS,
+    PROPERTIES,
+    SIZE_NAMES,
+    SIZES,
+    STRENGTH,
+    STRONGEST,
+    SWAPPED,
+    UNSAID,
+)
+from .loops import Loop
+from .steps import writes
 
 
 def lines_of(flow: Flow, *, places: int, sizes: bool = False) -> tuple[str, ...]:
@@ -145,7 +69,7 @@ class _Writer:
             self.taker |= {v.source: len(taken) for v in taken}
         self.places_used = Counter((v.source, v.part) for v in used)
         self.texts: Texts = dict(given or {})
-        self.strength: dict[str, int] = {}  # of texts that are sums and the like: see _STRENGTH
+        self.strength: dict[str, int] = {}  # of texts that are sums and the like: see STRENGTH
         self.inputs: set[str] = set()
         shown = [*used, *(r for step in flow.steps for r in step.results)]
         self.dimensions = {d for v in shown for d in v.shape}
@@ -181,7 +105,7 @@ class _Writer:
             if any((number, result.part) in self.kept for result in step.results):
                 yield self.assigned(number, step, text)
                 continue
-            known = _KNOWN.get(step.name)
+            known = KNOWN.get(step.name)
             if known is not None and known not in self.inputs:
                 self.inputs.add(known)
                 for result in step.results:
@@ -219,7 +143,7 @@ class _Writer:
         yield from (f"    {line}" for line in list(body.lines())[:-1])
 
     def is_inlined(self, number: int, step: Step, text: str) -> bool:
-        if step.name in _KNOWN:
+        if step.name in KNOWN:
             return False
         kept = any((number, result.part) in self.kept for result in step.results)
         if self.uses[number] > 1 or len(step.results) > 1 or kept:
@@ -241,12 +165,12 @@ class _Writer:
     def written(self, step: Step, text: str) -> str:
         """A step that changes its first argument, which keeps its name."""
         target, *others = step.args
-        name = self.value(target, within=_STRONGEST)
+        name = self.value(target, within=STRONGEST)
         for result in step.results:
             self.texts[result.source, result.part] = name
         if step.name == "__setitem__":
             return f"{name}[{self.index(others[0])}] = {self.value(others[1])}"
-        sign = _IN_PLACE.get(step.name)
+        sign = IN_PLACE.get(step.name)
         if sign and len(others) == 1 and not step.kwargs:
             return f"{name} {sign} {self.value(others[0])}"
         return text
@@ -262,10 +186,10 @@ class _Writer:
             infix = self.infix(name, args, step.kwargs)
             if infix is not None:
                 return infix
-            if name in _PROPERTIES:
-                return f"{self.value(args[0], within=_STRONGEST)}.{name}"
+            if name in PROPERTIES:
+                return f"{self.value(args[0], within=STRONGEST)}.{name}"
             if name == "__getitem__":
-                return f"{self.value(args[0], within=_STRONGEST)}[{self.index(args[1])}]"
+                return f"{self.value(args[0], within=STRONGEST)}[{self.index(args[1])}]"
         said = [self.argument(step, place, v) for place, v in enumerate(args)]
         said += [
             f"{n}={self.named(n, v)}"
@@ -273,39 +197,39 @@ class _Writer:
             if self.sizes or self.is_said(step, n, v)
         ]
         said = _starred([text for text in said if text])
-        if step.kind == "torch" and name in _METHODS and args and isinstance(args[0], Value):
-            return f"{self.value(args[0], within=_STRONGEST)}.{name}({', '.join(said[1:])})"
+        if step.kind == "torch" and name in METHODS and args and isinstance(args[0], Value):
+            return f"{self.value(args[0], within=STRONGEST)}.{name}({', '.join(said[1:])})"
         return f"{name}({', '.join(said)})"
 
     def infix(self, name: str, args: list[Any], kwargs: Any) -> str | None:
         if kwargs or not args:
             return None
         if name in ("neg", "__neg__") and len(args) == 1:
-            return f"-{self.value(args[0], within=_STRONGEST)}"
-        sign = _INFIX.get(name) or _SWAPPED.get(name)
+            return f"-{self.value(args[0], within=STRONGEST)}"
+        sign = INFIX.get(name) or SWAPPED.get(name)
         if sign is None or len(args) != 2:
             return None
-        if name in _SWAPPED or (sign in "+*" and not isinstance(args[1], Value)):
+        if name in SWAPPED or (sign in "+*" and not isinstance(args[1], Value)):
             args = args[::-1]  # `2 - x`; and `2 * x`, which cannot be told from `x * 2`
-        own = _STRENGTH.get(sign, 0)
+        own = STRENGTH.get(sign, 0)
         sides = [self.value(args[0], within=own), self.value(args[1], within=own + 1)]
         text = f"{sides[0]} {sign} {sides[1]}"
         self.strength[text] = own
         return text
 
     def argument(self, step: Step, place: int, value: Any) -> str:
-        if not self.sizes and step.kind == "runtime" and step.name in _FACTS and not _held(value):
+        if not self.sizes and step.kind == "runtime" and step.name in FACTS and not _held(value):
             return ""
-        sized = step.kind == "torch" and step.name in _SIZES and place not in _SIZES[step.name]
+        sized = step.kind == "torch" and step.name in SIZES and place not in SIZES[step.name]
         return self.value(value, sized=sized)
 
     def is_said(self, step: Step, name: str, value: Any) -> bool:
-        if step.kind == "runtime" and step.name in _FACTS:
+        if step.kind == "runtime" and step.name in FACTS:
             return _held(value)
-        return name not in _UNSAID and value is not None and value is not False
+        return name not in UNSAID and value is not None and value is not False
 
     def named(self, name: str, value: Any) -> str:
-        return self.value(value, sized=name in _SIZE_NAMES)
+        return self.value(value, sized=name in SIZE_NAMES)
 
     def index(self, value: Any) -> str:
         parts = value if isinstance(value, tuple) and not _is_slice(value) else (value,)
@@ -314,7 +238,7 @@ class _Writer:
     def value(self, value: Any, *, sized: bool = False, within: int = 0) -> str:
         if isinstance(value, Value):
             text = self.texts.get((value.source, value.part), str(value.source))
-            return f"({text})" if self.strength.get(text, _STRONGEST) < within else text
+            return f"({text})" if self.strength.get(text, STRONGEST) < within else text
         if isinstance(value, Name):
             return value.text
         if _is_slice(value):

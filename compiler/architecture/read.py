@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from torch import nn
 
 from ..validate.op_log import history
-from .calls import AttentionCall, ModuleCall, Phase, Value, values
+from .calls import ModuleCall, values
 from .children import Child, attributes, children_of, is_chain
 from .config_numbers import all_numbers, config_numbers
 from .edges import edges_of
-from .facts import Facts, Known, facts_of
-from .flow import Flow, element, flow_of
-from .handmade import handmade_attention, mask_is_causal
-from .initial import Laws, is_triangle, longest_list, made_words
+from .facts import facts_of
+from .flow import Flow
+from .initial import Laws, longest_list, made_words
 from .kinds import is_library, kind_of, library_kind
-from .lines import lines_of
+from .known import Facts, Known
+from .read_attention import Attentions
+from .read_steps import PHASES, Steps
 from .repeats import collapsed
 from .run import Run
 from .tree import Architecture, Part, Weight
-
-_PHASES: tuple[tuple[Phase, str], ...] = (
-    ("train", ""),
-    ("labels", "with labels:"),
-    ("eval", "in eval mode:"),
-)
 
 
 def read(run: Run) -> Architecture:
@@ -44,9 +37,8 @@ def read(run: Run) -> Architecture:
 class _Reader:
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.modules = dict(run.model.named_modules())
-        self.first_paths = {id(module): path for path, module in self.modules.items()}
-        self.buffers = dict(run.model.named_buffers())
+        self.first_paths = {id(module): path for path, module in run.model.named_modules()}
+        self.attentions, self.steps = Attentions(run), Steps(run)
         self.laws = Laws(run.table, longest_list(run.model))
         self.read_already: dict[str, tuple[tuple[Any, ...], Part]] = {}
 
@@ -88,10 +80,10 @@ class _Reader:
 
     def new_part(self, path: str, ran: str, module: nn.Module, name: str, *, element: bool) -> Part:
         children = self.children(path, module)
-        calls = {phase: self.run.calls.get(phase, {}).get(ran, ()) for phase, _ in _PHASES}
+        calls = {phase: self.run.calls.get(phase, {}).get(ran, ()) for phase, _ in PHASES}
         call = next((of_one[0] for of_one in calls.values() if of_one), None)
         weights = self.weights(path, module)
-        own_attention = self.attention(call)
+        own_attention = self.attentions.of(call)
         kind = library_kind(module)
         if kind is None:
             attends = bool(own_attention)
@@ -100,11 +92,11 @@ class _Reader:
             kind = "output"
         attention = own_attention
         if kind == "attention" and not attention:
-            children, attention = self.with_core(ran, children)
+            children, attention = self.attentions.with_core(ran, children)
         known = Known(module, call, weights, children, attention, self.takes_tokens(path, call))
         facts = facts_of(kind, known) | self.other_facts(path, module, calls)
-        flows = self.flows(calls, ran) if not is_library(module) else []
-        operations, detail = self.lines(flows)
+        flows = self.steps.flows(calls, ran) if not is_library(module) else []
+        operations, detail = self.steps.lines(flows)
         return Part(
             name,
             kind,
@@ -112,7 +104,7 @@ class _Reader:
             tuple(facts.items()),
             weights,
             operations,
-            self.exact(module, flows, detail, weights),
+            self.steps.exact(module, flows, detail, weights),
             children=children,
             edges=self.edges(flows, children),
             detail=detail,
@@ -139,48 +131,6 @@ class _Reader:
         """Whether one of its weights is the model's last product's, by another name or its own."""
         names = {w.tied_to or (f"{path}.{w.name}" if path else w.name) for w in weights}
         return self.run.output_weight in names
-
-    def attention(self, call: ModuleCall | None) -> tuple[AttentionCall, ...]:
-        """The attentions of one call of a module, its own steps alone."""
-        if call is None:
-            return ()
-        numbers = [s.attention for s in call.steps if s.attention is not None]
-        found = tuple(self.with_mask(self.run.attention[n], call) for n in numbers)
-        return found + tuple(handmade_attention(call, self.is_causal))
-
-    def with_mask(self, attention: AttentionCall, call: ModuleCall) -> AttentionCall:
-        """An attention under a mask, with what the mask's making says of it."""
-        if attention.causal is not None:
-            return attention
-        for step in call.steps:
-            given = dict(step.kwargs).get("attn_mask") or (*step.args, *[None] * 4)[3]
-            known = step.attention is not None and isinstance(given, Value)
-            if known and self.is_causal(call, given):
-                return replace(attention, causal=True, masked=False)
-        return attention
-
-    def is_causal(self, call: ModuleCall, mask: Value) -> bool:
-        def triangular(name: str) -> bool:
-            path = f"{call.path}.{name}" if call.path else name
-            buffer = self.buffers.get(path)
-            return buffer is not None and is_triangle(self.run.made, buffer)
-
-        return mask_is_causal(call, mask, triangular)
-
-    def with_core(
-        self, ran: str, children: tuple[Part, ...]
-    ) -> tuple[tuple[Part, ...], tuple[AttentionCall, ...]]:
-        """An attention whose inner half is a child: the facts stand at the whole."""
-        found: tuple[AttentionCall, ...] = ()
-        plain: list[Part] = []
-        for child in children:
-            if child.kind == "attention":
-                path = f"{ran}.{child.name}"
-                call = next(iter(self.run.calls["train"].get(path, ())), None)
-                found += self.attention(call)
-                child = replace(child, facts=())
-            plain.append(child)
-        return tuple(plain), found
 
     def takes_tokens(self, path: str, call: ModuleCall | None) -> bool:
         """Whether an embedding looks up what the model is called with: ids of shape [b, s]."""
@@ -217,54 +167,6 @@ class _Reader:
         width = getattr(owner, "in_features", None) or record.shape[-1]
         return made_words(history(self.run.made, parameter), width)
 
-    def flows(self, calls: Any, ran: str) -> list[tuple[str, Flow]]:
-        """What a module does, in training and wherever else it does something else."""
-        found: list[tuple[str, Flow]] = []
-        for phase, words in _PHASES:
-            for number, call in enumerate(calls[phase]):
-                flow = flow_of(call, partial(self.chain, ran, phase, number))
-                if all(_computed(flow) != _computed(other) for _, other in found):
-                    again = f"call {number + 1}:" if number else ""
-                    found.append((" ".join(filter(None, (words, again))), flow))
-        return found
-
-    def chain(self, ran: str, phase: Phase, number: int, name: str) -> ModuleCall | None:
-        """The call of a child that only calls its elements in turn."""
-        path = f"{ran}.{name}" if ran else name
-        module = self.modules.get(path)
-        if module is None or not is_chain(module) or element(name) is not None:
-            return None
-        calls = self.run.calls[phase].get(path, ())
-        return calls[min(number, len(calls) - 1)] if calls else None
-
-    def lines(self, flows: list[tuple[str, Flow]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The steps without sizes, and with them."""
-        both: list[tuple[str, ...]] = []
-        for sizes in (False, True):
-            lines: list[str] = []
-            for words, flow in flows:
-                of_flow = lines_of(flow, places=self.run.places, sizes=sizes)
-                if not flow.steps and not words:
-                    continue
-                if words and not sizes and of_flow == lines_of(flows[0][1], places=self.run.places):
-                    continue
-                lines += [words, *(f"    {line}" for line in of_flow)] if words else of_flow
-            both.append(tuple(lines))
-        return both[0], both[1]
-
-    def exact(
-        self, module: nn.Module, flows: Any, detail: tuple[str, ...], weights: tuple[Weight, ...]
-    ) -> str:
-        shapes = [
-            (n, tuple("s" if d >= self.run.length else d for d in b.shape))
-            for n, b in module.named_buffers(recurse=False)
-        ]
-        patterns = [(loop.name, loop.pattern) for _, flow in flows for loop in flow.loops.values()]
-        of: tuple[Any, ...] = (detail, patterns, weights, shapes)
-        if is_library(module):
-            of = (type(module).__name__, _plain_attributes(module), *of)
-        return hashlib.blake2b(repr(of).encode(), digest_size=8).hexdigest()
-
     def edges(self, flows: list[tuple[str, Flow]], children: tuple[Part, ...]) -> Any:
         if not flows or not children:
             return ()
@@ -291,20 +193,10 @@ def _direct(module: nn.Module) -> list[Child]:
     return list(children_of(module))
 
 
-def _computed(flow: Flow) -> Any:
-    return (flow.steps, flow.returned, flow.loops)
-
-
 def _is_positions(path: str, run: Run) -> bool:
     from specc.runtime import PositionEmbedding
 
     return isinstance(run.model.get_submodule(path), PositionEmbedding)
-
-
-def _plain_attributes(module: nn.Module) -> list[tuple[str, Any]]:
-    plain = (bool, int, float, str, tuple)
-    found = ((n, v) for n, v in vars(module).items() if not n.startswith("_") and n != "training")
-    return [(n, v) for n, v in found if v is None or isinstance(v, plain)]
 
 
 def _goes_without_saying(name: str, law: str, module: nn.Module) -> bool:

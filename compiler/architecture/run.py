@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,16 +15,18 @@ from specc.templates.diagnostic import SpecError
 
 from ..diagnostics import fail
 from ..meta_kernels import without_dynamo
-from ..validate.failure import ValidationError, reason
+from ..validate.failure import reason
 from ..validate.inputs import refusal, signature
 from ..validate.layers import kinds
 from ..validate.op_log import OpLog
-from ..validate.page_module import page_module
+from .built import build, line_of, opened_page
 from .calls import AttentionCall, ModuleCall, Operation, Phase
 from .once import Once
 from .operations import OperationLog
 from .places import default_length, places_for
 from .recorder import Recorder, bound, runtime_watched
+
+__all__ = ["Run", "build", "opened_page", "run_page"]
 
 _PRODUCTS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.linear.default")
 
@@ -146,7 +145,7 @@ def _run(
                 fail(
                     "SP647",
                     f"the forward of `{name}` does not run on the meta device"
-                    f"{_line(error, page.__name__)}: {reason(error)}",
+                    f"{line_of(error, page.__name__)}: {reason(error)}",
                     help="it is run without values, in training and in eval mode: nothing in it "
                     "may read what a tensor holds (`.item()`, `if x.max() > 0`)",
                 )
@@ -166,60 +165,6 @@ def _run(
         made,
         getattr(page, "LOSS", None),
     )
-
-
-def build(
-    page: Any, name: str, mesh: Mesh, log: AbstractContextManager[Any] | None = None
-) -> tuple[nn.Module, Any]:
-    """The model of a page's module for one rank of a mesh, on the meta device, and its config.
-
-    A page that needs no specc takes neither mesh nor device. Its constructors run in `log`. Raises
-    SpecError (SP645).
-    """
-    make = page.build_model
-    parameters = inspect.signature(make).parameters
-    given: dict[str, Any] = {"mesh": mesh, "device": "meta"}
-    try:
-        device = nullcontext() if "device" in parameters else torch.device("meta")
-        with device, log or nullcontext():
-            model = make(**{n: v for n, v in given.items() if n in parameters})
-    except Exception as error:
-        where = _line(error, page.__name__)
-        fail(
-            "SP645",
-            f"the model of `{name}` cannot be built{where}: {reason(error)}",
-            help="its `build_model(mesh)` has to give the model on the device `meta`, without "
-            "values",
-        )
-    if not isinstance(model, nn.Module):
-        fail(
-            "SP645",
-            f"`build_model` of `{name}` gives a {type(model).__name__}, and no module",
-            help="let it return the model, an `nn.Module`",
-        )
-    default = parameters["config"].default if "config" in parameters else None
-    return model, default if dataclasses.is_dataclass(default) else None
-
-
-@contextmanager
-def opened_page(text: str, name: str) -> Iterator[Any]:
-    with ExitStack() as stack:
-        try:
-            page = stack.enter_context(page_module(text))
-        except ValidationError as error:
-            why = error.diagnostics[0].message.removeprefix("the page cannot be imported: ")
-            fail(
-                "SP644",
-                f"`{name}` is no page that runs: {why}",
-                help="a page is a Python file that can be imported and has a `build_model(mesh)`",
-            )
-        if not callable(getattr(page, "build_model", None)):
-            fail(
-                "SP644",
-                f"`{name}` is no page: it has no `build_model`",
-                help="a page is a Python file that can be imported and has a `build_model(mesh)`",
-            )
-        yield page
 
 
 def _phases(model: nn.Module, places: int) -> dict[Phase, dict[str, torch.Tensor]]:
@@ -285,13 +230,6 @@ def _watched(module: nn.Module, path: str, recorder: Recorder, once: Once) -> Ca
         return out
 
     return run
-
-
-def _line(error: Exception, page_name: str) -> str:
-    """The line of the page that an exception comes from, as words."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f.lineno for f in frames if f.filename == f"<{page_name}>"]
-    return f" (line {lines[-1]})" if lines else ""
 
 
 def _frozen(calls: dict[str, list[ModuleCall]]) -> dict[str, tuple[ModuleCall, ...]]:

@@ -84,7 +84,7 @@ def phrase(kind: str, name: str, value: Value) -> str:
     if name.startswith("tied "):
         return f"`{name[5:]}` is `{value}`" if value else f"`{name[5:]}` untied"
     if name == "calls":
-        return f"called {value or 1} times"
+        return f"called {value} times" if value else "called once"
     if name == "places":
         return f"at {value}"
     if value is None:

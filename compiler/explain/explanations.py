@@ -2,7 +2,7 @@
 
 A text opens with `# SP101: what it means`, the words that docs/diagnostics.md has for the code.
 Below stand what is behind it and, under `Wrong:` and `Right:`, examples, which the tests run. An
-example shows the lines that matter: they replace those of `tiny_spec.txt` that bind the same names,
+example shows the lines that matter: they replace those of `tiny_spec.md` that bind the same names,
 and what binds none of its names stands before its first spec.
 """
 
@@ -55,7 +55,9 @@ def explanation(code: str) -> Explanation:
 
 def tiny_spec() -> str:
     """The spec that the examples change."""
-    return (FOLDER / "tiny_spec.txt").read_text(encoding="utf-8")
+    found = _FENCE.search((FOLDER / "tiny_spec.md").read_text(encoding="utf-8"))
+    assert found is not None
+    return found[3]
 
 
 def code_of(word: str) -> str | None:

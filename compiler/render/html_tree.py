@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..architecture.difference import Change, Difference
-from .row_numbers import row_parameters
 from .row import Row
+from .row_numbers import row_parameters
 from .svg_text import clean
 
 MOST = 2_000  # lines of one tree; nobody reads more, and a browser takes seconds for them

@@ -21,7 +21,7 @@ def phrases_of(change: Change, leave_out: Collection[str] = ()) -> tuple[Phrase,
         gone, new = before and said(before), after and said(after)
         return (Phrase(gone, new),)
     if change.kind == "replaced":
-        return (Phrase(said(before), said(after)),)
+        return (Phrase(*(said(part).replace(" → ", " to ") for part in (before, after))),)
     facts = [f for f in change.facts if f.name not in leave_out and f.name != "forward"]
     found = tuple(_of_facts(before, after, facts))
     if not change.steps or "forward" in leave_out:
@@ -50,7 +50,9 @@ def layers_phrase(before: int, after: int) -> Phrase:
 
 
 def said(part: Part) -> str:
-    """The words of a part, its class's name where there are none."""
+    """The words of a part; where there are none those of the one that it holds, or its class."""
+    if not words(part) and len(part.children) == 1 and not part.children[0].indices:
+        return said(part.children[0])
     return words(part) or part.label
 
 

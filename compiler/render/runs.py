@@ -80,12 +80,13 @@ def _one(nodes: _Tagged) -> Iterator[Row]:
         yield from _each(nodes)
         return
     yield replace(first, paths=paths, phrases=common)
+    yield from _below(nodes)
+    # Behind what is below all of them, which would else seem to be below these.
     for places, node in nodes:
         rest = tuple(p for p in node.row.phrases if p not in common)
         if rest:
             name = f"{node.row.name} [{places}]"
             yield replace(node.row, name=name, phrases=rest, parameters=None, steps=())
-    yield from _below(nodes)
 
 
 def _each(nodes: _Tagged) -> Iterator[Row]:

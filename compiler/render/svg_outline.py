@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from specc.runtime.layouts import Degrees
 
 from ..architecture.tree import Architecture, Edge, Part
-from ..architecture.words import words
+from ..architecture.words import headline, words
 from .svg_collectives import marks
 from .svg_items import INSIDE, THIN, Block, Frame, Link
 from .svg_stack import shortened, stack
@@ -55,8 +55,8 @@ class _Maker:
     def block(self, part: Part, path: str, name: str) -> Block:
         said = clean(", ".join(filter(None, (words(part), _inside(part)))))
         title = _TITLES.get(part.kind, clean(part.label))
-        if part.kind in THIN and said:
-            title, said = said, ""
+        if part.kind in THIN:
+            title, said = clean(headline(part)) or title, ""
         return Block(
             part.kind,
             title,
@@ -117,12 +117,12 @@ def _adds(part: Part) -> bool:
 
 
 def _inside(part: Part) -> str:
-    """What a part that is drawn whole has beside linear layers: `q_norm, k_norm: RMSNorm`."""
+    """What a part that is drawn whole has beside linear layers: `RMSNorm on q_norm, k_norm`."""
     found: dict[str, list[str]] = {}
     for child in part.children:
         if child.kind not in ("linear", part.kind) and _whole(part):
-            found.setdefault(words(child) or child.label, []).append(shortened(child.segment))
-    return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
+            found.setdefault(headline(child) or child.label, []).append(shortened(child.segment))
+    return "; ".join(f"{what} on {', '.join(names)}" for what, names in found.items())
 
 
 def _groups(part: Part) -> list[list[Part]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 SANS = "'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
@@ -38,7 +39,8 @@ _MONO = 0.61  # DejaVu Sans Mono's is 0.602, Menlo's the same, Consolas's 0.55
 _HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-_PIECES = re.compile(r"[^\s._/,\[\]]*(?:[\s._/,\[\]]+|$)")
+_BLANKS = re.compile(r"(?<=\s)(?=\S)")
+_IN_NAMES = re.compile(r"(?<=[._/,\[\]])(?=[^\W\d])")  # not in a number
 
 
 def clean(text: str) -> str:
@@ -79,19 +81,26 @@ class Style:
         return 1.1 * em + 0.03 if self.bold else em
 
     def wrap(self, text: str, room: float) -> list[str]:
-        """Lines of at most so many pixels: broken behind a space or a dot, else anywhere."""
+        """Lines of at most so many pixels: broken at blanks; a word that is too long for a line
+        behind its dots and underscores, else anywhere.
+        """
         lines: list[str] = []
         line = ""
-        for piece in _PIECES.findall(text):
+        for piece in self._pieces(text, room):
             if line and self.width((line + piece).rstrip()) > room:
                 lines.append(line.rstrip())
                 line = ""
-            for character in piece if self.width(piece.rstrip()) > room else (piece,):
-                if line and self.width((line + character).rstrip()) > room:
-                    lines.append(line.rstrip())
-                    line = ""
-                line += character
+            line += piece
         return [*lines, line.rstrip()] if line.strip() else lines
+
+    def _pieces(self, text: str, room: float) -> Iterator[str]:
+        """What a line is not broken within."""
+        for word in _BLANKS.split(text):
+            if self.width(word.rstrip()) <= room:
+                yield word
+                continue
+            for part in _IN_NAMES.split(word):
+                yield from (part,) if self.width(part.rstrip()) <= room else part
 
 
 def _unlisted(character: str) -> float:

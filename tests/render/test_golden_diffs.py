@@ -55,7 +55,7 @@ def golden(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
     return check
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS, ids="-".join)
+@pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
 def test_published_models(before: str, after: str, golden: Callable[[str, str], None]) -> None:
     text = terminal_diff(compared(before, after), Screen(100))
     golden(f"{before}-{after}.txt", text)
