@@ -79,7 +79,7 @@ def attention(
     """
     _check(q, k, v, positions, mesh, window, softcap, sinks, mask)
     if sinks is not None:
-        # In q's dtype first, as FSDP would hand it over: with and without it is one model.
+        # In q's dtype first, as FSDP would hand it over.
         sinks = sinks.to(q.dtype).float()
     hashed = dropout > 0 and mesh.tp.size * mesh.cp.size > 1
     key = common_key(q.device) if hashed else None

@@ -29,9 +29,9 @@ def scores_of(q: Tensor, k: Tensor, options: Options) -> Tensor:
     """q [b, n, s, d], k [b, g, t, d] -> float32 [b, n, s, t]."""
     scores = _grouped(q, k) @ k.transpose(-1, -2)
     scores = scores.view(*q.shape[:3], k.shape[2]).float() * options.scale
-    if options.softcap is None:
-        return scores
-    return options.softcap * (scores / options.softcap).tanh()
+    if options.softcap is not None:
+        scores = options.softcap * (scores / options.softcap).tanh()
+    return scores
 
 
 def weighted(weights: Tensor, v: Tensor) -> Tensor:

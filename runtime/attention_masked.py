@@ -78,12 +78,13 @@ def _under(
             enable_gqa=True,
         )
         return _plain_gradient(y)
-    scores = scores_of(q, k, options).masked_fill(blocked, BARRED)
+    scores = scores_of(q, k, options)
+    scores = scores.masked_fill(blocked, BARRED)
     weights = scores.softmax(-1)
-    if key is None:
-        weights = F.dropout(weights, options.dropout)
-    else:
+    if key is not None:
         weights = dropped(weights, key, places, places, options)
+    elif options.dropout > 0:
+        weights = F.dropout(weights, options.dropout)
     y = weighted(weights.to(v.dtype), v)
     if sinks is None:
         return y.transpose(1, 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from specc.runtime import Positions
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
@@ -50,6 +49,7 @@ class Once:
         self._kinds, self._quietly = kinds, quietly
         self._outcomes: dict[Hashable, _Outcome] = {}
         self._calls: dict[str, int] = {}
+        self._ran: set[str] = set()
         self._held: list[Any] = []  # so that no id is used twice
 
     def start(self) -> None:
@@ -71,9 +71,10 @@ class Once:
         key = (self._kinds[path], number, state, str(structure), form)
         known = self._outcomes.get(key)
         if known is not None:
-            if known.path != path:
+            if known.path != path and path not in self._ran:
                 self.stands_for.setdefault(path, known.path)
             return self._quietly(lambda: _again(known, given))
+        self._ran.add(path)
         inputs = [v for v in given if isinstance(v, Tensor)]
         versions = [t._version for t in inputs]
         out = forward(*args, **kwargs)
@@ -92,9 +93,15 @@ def _form(tensor: Tensor) -> _Form:
 
 def _question(value: Any) -> Hashable:
     if isinstance(value, Tensor):
-        return _form(value)
+        form = _form(value)
+        steps = zip(form.shape, form.stride, strict=True)
+        # Where there is one entry, the way to the next says nothing.
+        return (*form[:1], tuple(0 if n == 1 else step for n, step in steps), *form[2:])
     if value is None or isinstance(value, (bool, int, float, str)):
         return (type(value), value)
+    if isinstance(value, Positions):
+        tensors = (value.places, value.local_places, value.starts)
+        return (Positions, *(_question(t) for t in tensors))
     return id(value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,10 +19,10 @@ from ..diagnostics import fail
 from ..meta_kernels import without_dynamo
 from ..validate.failure import reason
 from ..validate.inputs import refusal, signature
-from ..validate.layers import kinds
 from ..validate.op_log import OpLog
 from .built import build, line_of, opened_page
 from .calls import AttentionCall, ModuleCall, Operation, Phase
+from .layer_kinds import layer_kinds
 from .once import Once
 from .operations import OperationLog
 from .places import default_length, places_for
@@ -66,9 +68,13 @@ class Run:
         """How many modules of the model a module that ran stands for, itself included."""
         count, parts = 1, path.split(".")
         for end in range(1, len(parts) + 1):
-            prefix = ".".join(parts[:end])
-            count *= 1 + sum(first == prefix for first in self.stands_for.values())
+            count *= 1 + self._others[".".join(parts[:end])]
         return count
+
+    @functools.cached_property
+    def _others(self) -> Counter[str]:
+        """How many layers a layer ran for beside itself."""
+        return Counter(self.stands_for.values())
 
     def ran(self, path: str) -> str:
         """The module that ran where `path` did not: `layers.5.mlp` -> `layers.0.mlp`."""
@@ -135,7 +141,7 @@ def _run(
         with recorder.silenced(), log.silenced():
             return function()
 
-    once = Once(kinds(model, model), quietly)
+    once = Once(layer_kinds(model, vars(page)), quietly)
     with runtime_watched(recorder, vars(page)), _modules_watched(model, recorder, once):
         for phase, inputs in _phases(model, places).items():
             once.start()

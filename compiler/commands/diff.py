@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from specc.compiler.render.code_lines import CodeBlock
     from specc.compiler.render.model import Comparison
     from specc.compiler.sources import Source
+    from specc.runtime.layouts import Degrees
 
 
 @click.command("diff")
@@ -44,11 +48,15 @@ def command(
     Exits with 0 if they are the same architecture, with 1 if they differ, with 2 if one could not
     be read. The lines of code are shown by default where both are pages.
     """
-    from .output import screen, write_out
+    from .models import layouts_of
 
+    degrees = layouts_of(layouts)
     if b is None and not overrides:
         raise click.UsageError("B is missing; with --set it may be left out: what A becomes")
-    comparison = _compared(a, b, overrides, length, layouts, code, tell)
+    if b is not None and os.devnull in (a, b):
+        _write_alone(a, b, length, degrees, no_color)
+        sys.exit(1)
+    comparison = _compared(_Asked(a, b, overrides, length, degrees, code), tell)
     if html is not None:
         from specc.compiler.render.html import html_diff
 
@@ -57,9 +65,54 @@ def command(
             comparison.before.figures,
             comparison.after.figures,
             comparison.code,
+            layout=degrees[0] if degrees else None,
         )
         html.write_text(text, encoding="utf-8", newline="\n")
-    elif form == "json":
+    else:
+        _write(comparison, form, everything, no_color)
+    sys.exit(0 if comparison.difference.empty else 1)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    a: str
+    b: str | None
+    overrides: tuple[str, ...]
+    length: int | None
+    layouts: tuple[Degrees, ...]
+    code: bool | None
+
+
+def _compared(asked: _Asked, tell: Tell) -> Comparison:
+    from specc.compiler.architecture.compare import compare
+    from specc.compiler.render.model import Comparison
+    from specc.compiler.sources import open_source
+
+    from .models import models_of, short_names
+
+    if asked.b is None:
+        sources = [open_source(asked.a), open_source(asked.a, overrides=asked.overrides)]
+        changed = ", ".join(text.removeprefix("config.") for text in asked.overrides)
+        names = [*short_names([asked.a]), changed]
+    else:
+        sources = [open_source(text, overrides=asked.overrides) for text in (asked.a, asked.b)]
+        names = short_names([source.name for source in sources])
+    for source in sources:
+        tell(source.warnings, "warning")
+    before, after = models_of(sources, names, asked.length, asked.layouts)
+    pages = all(source.kind == "page" for source in sources)
+    return Comparison(
+        before,
+        after,
+        compare(before.architecture, after.architecture),
+        _code(*sources) if (pages if asked.code is None else asked.code) else (),
+    )
+
+
+def _write(comparison: Comparison, form: str | None, everything: bool, no_color: bool) -> None:
+    from .output import screen, write_out
+
+    if form == "json":
         from specc.compiler.render.json_form import json_diff
 
         write_out(json_diff(comparison, everything=everything))
@@ -71,41 +124,24 @@ def command(
         from specc.compiler.render.terminal import terminal_diff
 
         write_out(terminal_diff(comparison, screen(no_color), everything=everything))
-    sys.exit(0 if comparison.difference.empty else 1)
 
 
-def _compared(
-    a: str,
-    b: str | None,
-    overrides: tuple[str, ...],
-    length: int | None,
-    layouts: tuple[str, ...],
-    code: bool | None,
-    tell: Tell,
-) -> Comparison:
-    from specc.compiler.architecture.compare import compare
-    from specc.compiler.render.model import Comparison
+def _write_alone(
+    a: str, b: str, length: int | None, layouts: tuple[Degrees, ...], no_color: bool
+) -> None:
+    """The one model that there is: `git difftool` names the null device for a file that is new, or
+    is gone.
+    """
+    from specc.compiler.render.terminal import terminal_show
     from specc.compiler.sources import open_source
 
-    from .models import layouts_of, models_of, short_names
+    from .models import models_of, short_names
+    from .output import screen, write_out
 
-    degrees = layouts_of(layouts)
-    if b is None:
-        sources = [open_source(a), open_source(a, overrides=overrides)]
-        names = [short_names([a])[0], ", ".join(text.removeprefix("config.") for text in overrides)]
-    else:
-        sources = [open_source(text, overrides=overrides) for text in (a, b)]
-        names = short_names([source.name for source in sources])
-    for source in sources:
-        tell(source.warnings, "warning")
-    before, after = models_of(sources, names, length, degrees)
-    shown = code if code is not None else all(source.kind == "page" for source in sources)
-    return Comparison(
-        before,
-        after,
-        compare(before.architecture, after.architecture),
-        _code(*sources) if shown else (),
-    )
+    source = open_source(a if b == os.devnull else b)
+    (model,) = models_of([source], short_names([source.name]), length, layouts)
+    model = dataclasses.replace(model, origin="gone" if b == os.devnull else "new")
+    write_out(terminal_show(model, screen(no_color)))
 
 
 def _code(before: Source, after: Source) -> tuple[CodeBlock, ...]:

@@ -106,7 +106,8 @@ def models_of(
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """`llama` for `models/llama_spec.py`; the names as they are where these are not apart.
+    """`llama` for `models/llama_spec.py`, `HEAD~3:llama` for `HEAD~3:models/llama.py`; the names as
+    they are where that does not tell them apart.
 
     A spec's own name tells two of one file apart.
     """
@@ -115,6 +116,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def _short(name: str) -> str:
-    if name.endswith((".py", ".yaml", ".yml")):
-        return Path(name).stem.removesuffix("_spec")
-    return name.rpartition(":")[2]
+    before, colon, place = name.rpartition(":")
+    if not place.endswith((".py", ".yaml", ".yml")):
+        return place
+    return f"{before}{colon}{Path(place).stem.removesuffix('_spec')}"  # with its revision

@@ -9,7 +9,7 @@ from ..architecture.tree import Architecture, Part, indices_text
 from .phrase import Phrase
 from .phrases import layers_phrase, said
 from .row import Row
-from .runs import merge_runs
+from .runs import MOST_RUNS, merge_runs
 
 # Parts whose words say what the linear layers in them are.
 _WHOLE = frozenset({"attention", "mlp"})
@@ -26,16 +26,25 @@ def show_rows(architecture: Architecture, *, everything: bool = False) -> tuple[
 
 def _rows(part: Part, path: str, depth: int, everything: bool) -> Iterator[Row]:
     yield _row(part, path, depth)
-    done: set[str] = set()
-    for child in part.children:
-        if not everything and part.kind in _WHOLE and child.kind == "linear":
-            continue
-        runs = [c for c in part.children if c.name == child.name and c.indices and child.indices]
-        if everything or len(runs) < 2:
-            yield from _rows(child, _below(path, child), depth + 1, everything)
-        elif child.name not in done:
-            done.add(child.name)
+    children = [
+        child
+        for child in part.children
+        if everything or part.kind not in _WHOLE or child.kind != "linear"
+    ]
+    for runs in _by_list(children):
+        if 1 < len(runs) <= MOST_RUNS and not everything:
             yield from _together(runs, path, depth + 1)
+        else:
+            for child in runs:
+                yield from _rows(child, _below(path, child), depth + 1, everything)
+
+
+def _by_list(parts: Sequence[Part]) -> list[list[Part]]:
+    """Parts in groups: layers of one list are one."""
+    groups: dict[object, list[Part]] = {}
+    for part in parts:
+        groups.setdefault(part.name if part.indices else id(part), []).append(part)
+    return [*groups.values()]
 
 
 def _together(runs: Sequence[Part], path: str, depth: int) -> Iterator[Row]:

@@ -9,7 +9,7 @@ _PREFIXES: dict[str, tuple[tuple[float, str], ...]] = {
     "FLOPs": ((1e15, " PFLOP"), (1e12, " TFLOP"), (1e9, " GFLOP"), (1e6, " MFLOP")),
     "bytes": ((2.0**40, " TiB"), (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB")),
 }
-_BARE: dict[str, str] = {"": "", "FLOPs": " FLOP", "bytes": " B"}
+_BARE: dict[str, str] = {"": "", "FLOPs": " FLOP", "bytes": " bytes"}
 
 
 def signed(change: int) -> str:

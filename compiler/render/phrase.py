@@ -24,8 +24,8 @@ class Phrase:
         room = min(len(before), len(after)) - 1
         lead = _common(before, after, room) if len(before) == len(after) else 0
         trail = _common(before[::-1], after[::-1], room - lead)
-        sides = (" ".join(side[lead : len(side) - trail]) for side in (before, after))
-        return " ".join(after[:lead]), *sides, " ".join(after[len(after) - trail :])
+        was, now = (" ".join(side[lead : len(side) - trail]) for side in (before, after))
+        return " ".join(after[:lead]), was, now, " ".join(after[len(after) - trail :])
 
     def text(self, arrow: str = "→") -> str:
         """`GQA 32/8 → 64/8 heads of 128`."""

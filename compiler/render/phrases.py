@@ -18,10 +18,9 @@ def phrases_of(change: Change, leave_out: Collection[str] = ()) -> tuple[Phrase,
     """
     before, after = change.before, change.after
     if before is None or after is None:
-        gone, new = before and said(before), after and said(after)
-        return (Phrase(gone, new),)
+        return (Phrase(*(_whole(part) if part else None for part in (before, after))),)
     if change.kind == "replaced":
-        return (Phrase(*(said(part).replace(" → ", " to ") for part in (before, after))),)
+        return (_replaced(_whole(before), _whole(after)),)
     facts = [f for f in change.facts if f.name not in leave_out and f.name != "forward"]
     found = tuple(_of_facts(before, after, facts))
     if not change.steps or "forward" in leave_out:
@@ -50,10 +49,23 @@ def layers_phrase(before: int, after: int) -> Phrase:
 
 
 def said(part: Part) -> str:
-    """The words of a part; where there are none those of the one that it holds, or its class."""
-    if not words(part) and len(part.children) == 1 and not part.children[0].indices:
-        return said(part.children[0])
+    """The words of a part, its class's name where there are none."""
     return words(part) or part.label
+
+
+def _whole(part: Part) -> str:
+    """The words of a part, or of the only one that it holds."""
+    if not words(part) and len(part.children) == 1 and not part.children[0].indices:
+        return _whole(part.children[0])
+    return said(part)
+
+
+def _replaced(before: str, after: str) -> Phrase:
+    """A part for one of another kind, without what is said of both."""
+    first, second = (side.replace(" → ", " to ").split(", ") for side in (before, after))
+    was = ", ".join(text for text in first if text not in second)
+    now = ", ".join(text for text in second if text not in first)
+    return Phrase(was or None, now or None) if was or now else Phrase(before, after)
 
 
 def _of_facts(before: Part, after: Part, facts: list[FactChange]) -> Iterator[Phrase]:

@@ -16,7 +16,7 @@ from ..architecture.tree import Part, indices_text
 from .phrase import Phrase
 from .phrases import layers_phrase, phrases_of, said, steps_shown
 from .row import Row, Sign
-from .runs import merge_runs
+from .runs import MOST_RUNS, merge_runs
 from .told import Told, restated
 
 _SIGNS: dict[str, Sign] = {"added": "+", "removed": "-"}
@@ -55,16 +55,12 @@ class _Layout:
     def children(self, change: Change, told: Told, depth: int) -> Iterator[tuple[Row, ...]]:
         """The rows of each child that is shown, the runs of a list together."""
         shown = [c for c in change.children if self.everything or differs(c, told)]
-        done: set[int] = set()
-        for child in shown:
-            if id(child) in done:
-                continue
-            runs = [] if self.everything else [c for c in shown if _are_runs(child, c)]
-            rows = self.runs(runs, told, depth) if len(runs) > 1 else None
+        for group in _by_list(shown):
+            together = 1 < len(group) <= MOST_RUNS and not self.everything
+            rows = self.runs(group, told, depth) if together else None
             if rows is None:
-                yield tuple(self.rows(child, told, depth))
+                yield from (tuple(self.rows(child, told, depth)) for child in group)
             else:
-                done |= {id(run) for run in runs}
                 yield tuple(rows)
 
     def runs(self, runs: Sequence[Change], told: Told, depth: int) -> list[Row] | None:
@@ -131,12 +127,15 @@ def _part(change: Change) -> Part:
     return part
 
 
-def _are_runs(change: Change, other: Change) -> bool:
-    """Whether two changes, or one and itself, are of layers of one list on both sides."""
-    parts = (change.before, change.after, other.before, other.after)
-    if not all(part is not None and part.indices for part in parts):
-        return False
-    return {p.name for p in parts[:2] if p} == {p.name for p in parts[2:] if p}
+def _by_list(changes: Sequence[Change]) -> list[list[Change]]:
+    """Changes in groups: layers of one list on both sides are one, where its first stands."""
+    groups: dict[object, list[Change]] = {}
+    for change in changes:
+        before, after = change.before, change.after
+        listed = before is not None and after is not None and before.indices and after.indices
+        key = (before.name, after.name) if before and after and listed else id(change)
+        groups.setdefault(key, []).append(change)
+    return [*groups.values()]
 
 
 def _head(runs: Sequence[Change], heads: Sequence[Row]) -> Row:

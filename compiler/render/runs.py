@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from .figure_rows import merged
 from .row import Row
 
+# Of how many runs of one list the lines are put together; more have no pattern to be read.
+MOST_RUNS = 12
+
 
 @dataclass
 class _Node:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .svg_head import Line
-from .svg_items import INSIDE, Block, Frame
+from .svg_items import Block, Frame
 from .svg_lines import draw_lines
 from .svg_pen import Pen
 from .svg_sizes import MARK, PAD, Size, head_clear, head_height
@@ -120,6 +120,3 @@ def _known(kind: str) -> str:
     """A class of the stylesheet."""
     known = ("attention", "mlp", "norm", "linear", "embedding", "output", "layer")
     return kind if kind in (*known, "stack", "period", "more") else "module"
-
-
-__all__ = ["INSIDE", "SIGNS", "Drawing"]

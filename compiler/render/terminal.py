@@ -24,6 +24,7 @@ from .summary import SAME, summary
 
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan", " ": ""}
 _GAP = 2  # columns between columns
+_HEADING = 16  # columns of a name above numbers
 _ASCII = str.maketrans({"→": "->", "×": "x", "·": "-", "…": "..."})
 
 
@@ -158,7 +159,7 @@ class _Sheet:
             grid.add_column(justify="right", no_wrap=True)
         grid.add_column(style="dim", overflow="fold")
         if names:
-            grid.add_row("", *(self.text(name, "bold") for name in names), "", "")
+            grid.add_row("", *(self.text(_folded(name), "bold") for name in names), "", "")
         for row in rows:
             told = (row.before, row.after, row.change) if names else (row.after,)
             label = f"  {'  ' * row.level}{row.label}"
@@ -170,3 +171,8 @@ class _Sheet:
         yield self.text(f"@@ {code_place(block)} @@ {block.name}", "bold cyan")
         for line in block.lines:
             yield self.text(code_text(line), _STYLES[line.sign])
+
+
+def _folded(name: str) -> str:
+    """A name as a heading of a column of numbers, in lines that are not much wider."""
+    return "\n".join(name[start : start + _HEADING] for start in range(0, len(name), _HEADING))

@@ -20,17 +20,23 @@ def with_plain_fills(program: Program) -> None:
     def change(owner: str | None, function: cst.FunctionDef) -> cst.FunctionDef:
         if owner not in program.ours or function.name.value != "__init__":
             return function
-        body: list[Any] = []
-        for statement in tree.body_of(function):
-            made = _made(body[-1], statement) if body else None
-            if made is not None:
-                body[-1] = made
-            else:
-                body.append(statement)
-        same = len(body) == len(tree.body_of(function))
-        return function if same else tree.with_body(function, body)
+        return _in_block(function)
 
     program.change_functions(change)
+
+
+def _in_block(node: Any) -> Any:
+    """A statement with such pairs in its body, and in those inside it."""
+    body: list[Any] = []
+    for statement in tree.body_of(node):
+        made = _made(body[-1], statement) if body else None
+        if made is not None:
+            body[-1] = made
+        else:
+            body.append(_in_block(statement) if isinstance(statement, cst.If) else statement)
+    old = tree.body_of(node)
+    same = len(body) == len(old) and all(a is b for a, b in zip(body, old, strict=True))
+    return node if same else tree.with_body(node, body)
 
 
 def _made(first: Any, second: Any) -> Any:

@@ -133,8 +133,13 @@ class _Inliner:
             return None
         key = self._callee(call, names)
         function = self._may_inline(key) if key is not None else None
-        if key is None or function is None or as_expression(function) is not None:
+        if key is None or function is None:
             return None
+        value = as_expression(function)
+        if value is not None:
+            alone = len(self.graph.sites.get(key, [])) == 1
+            if not alone or self._bound(call, key, function, names, value) is not None:
+                return None
         body = own_body(function)
         if not body:
             return None

@@ -28,6 +28,8 @@ NONE: Kind = frozenset({"None"})
 MESH: Kind = frozenset({"Mesh"})
 AXIS: Kind = frozenset({"Axis"})
 _LISTS = ("nn.ModuleList", "nn.Sequential", "list", "tuple")
+_TENSORS = frozenset({"Tensor", "torch.Tensor", "nn.Parameter"})
+TENSOR: Kind = frozenset({"Tensor"})
 _SINGLE = Mesh.single()
 
 
@@ -66,6 +68,9 @@ class Environment(Mapping[str, Kind]):
             return kind | NONE if value.or_none else kind
         if isinstance(value, _Each):
             return self.kinds.elements(value.over, self)
+        if isinstance(value, _Unpacked):
+            # A method of a tensor that is unpacked gives tensors, `split` or `unbind`.
+            return TENSOR if self.kinds.of(value.call, self) == TENSOR else UNKNOWN
         return self.kinds.of(value, self)
 
     def __iter__(self) -> Any:
@@ -157,7 +162,16 @@ def _elements(value: Any, count: int) -> list[Any]:
             return [SOME, _Each(args[0])]
         if dotted == "zip" and len(args) >= count:
             return [_Each(a) for a in args[:count]]
+    if isinstance(value, cst.Call):
+        return [_Unpacked(value)] * count
     return [UNKNOWN] * count
+
+
+class _Unpacked:
+    """A part of what a call returns."""
+
+    def __init__(self, call: cst.Call) -> None:
+        self.call = call
 
 
 class Kinds:
@@ -229,7 +243,11 @@ class Kinds:
         stored = self.stores(owner, name)
         if stored:
             found = [
-                v if isinstance(v, frozenset) else self.of(v, self.environment(owner, f))
+                v
+                if isinstance(v, frozenset)
+                else UNKNOWN
+                if isinstance(v, (_Each, _Unpacked))
+                else self.of(v, self.environment(owner, f))
                 for f, v in stored
             ]
             return frozenset().union(*found)
@@ -270,7 +288,11 @@ class Kinds:
             return frozenset({"list"}) | {f"each:{k}" for k in self._of_element(node, names)}
         if isinstance(node, cst.BinaryOperation):
             both = self.of(node.left, names) | self.of(node.right, names)
+            if both & _TENSORS:
+                return TENSOR
             return SOME | {k for k in both if k.startswith("each:")}
+        if isinstance(node, cst.Subscript):
+            return TENSOR if self.of(node.value, names) <= _TENSORS else UNKNOWN
         if isinstance(node, (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)):
             return frozenset({"str"})
         return UNKNOWN
@@ -314,6 +336,8 @@ class Kinds:
 
     def _attribute_of(self, node: cst.Attribute, names: Mapping[str, Kind]) -> Kind:
         base = self.of(node.value, names)
+        if not base:
+            return base  # of a name that is bound to what is made of itself
         found: Kind = frozenset()
         for one in base - NONE:
             found |= self._member(one, node.attr.value)
@@ -327,7 +351,7 @@ class Kinds:
             return NONE if thing is None else frozenset({type(thing).__name__})
         if self.program.class_of(owner) is not None:
             return self.attribute(owner, name)
-        if owner in ("Tensor", "torch.Tensor", "nn.Parameter"):
+        if owner in _TENSORS:
             return UNKNOWN if name == "grad" else SOME
         return UNKNOWN
 
@@ -343,6 +367,8 @@ class Kinds:
                 each = frozenset(k for part in inside for k in part if k.startswith("each:"))
                 last = dotted.split(".")[-1]
                 return each | (frozenset({dotted}) if last[:1].isupper() else SOME)
+        if not kind:
+            return kind
         found: Kind = frozenset()
         for one in kind:
             found |= self._result(one, node, names)
@@ -360,8 +386,8 @@ class Kinds:
                 method = self.program.method(name, node.func.attr.value)
                 if method is not None:
                     return self.annotation(method.returns)
-                if name in ("Tensor", "torch.Tensor"):
-                    return SOME
+                if name in _TENSORS:
+                    return TENSOR
         forward = self.program.method(callee, "forward")
         return self.annotation(forward.returns) if forward is not None else UNKNOWN
 

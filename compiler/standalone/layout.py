@@ -111,6 +111,8 @@ def _without_breaks(node: Any) -> Any:
     if isinstance(node, (cst.Assign, cst.Return, cst.AnnAssign)) and node.value is not None:
         if not isinstance(node.value, cst.Tuple):
             node = node.with_changes(value=tree.bare(node.value))
+    if isinstance(node, cst.Element) and not isinstance(node.value, cst.Tuple):
+        node = node.with_changes(value=tree.bare(node.value))
     if isinstance(node, (cst.If, cst.IfExp)):
         node = node.with_changes(test=tree.bare(node.test))
     return tree.rebuild(node, _without_breaks)

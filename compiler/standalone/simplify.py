@@ -319,6 +319,8 @@ class Simplifier:
             left, right = self._plain_test(node.left), self._plain_test(node.right)
             if _truth(right) is keeps:
                 return left
+            if _truth(left) is keeps:
+                return right
             if _truth(right) is (not keeps) and is_pure(left):
                 return right
             if left is not node.left or right is not node.right:
@@ -378,9 +380,12 @@ class Simplifier:
 
     def _unary(self, node: cst.UnaryOperation) -> cst.BaseExpression:
         if isinstance(node.operator, cst.Not):
-            known = _truth(node.expression)
+            inner = self._plain_test(node.expression)
+            known = _truth(inner)
             if known is not None:
                 return cst.Name(str(not known))
+            if inner is not node.expression:
+                node = node.with_changes(expression=tree.parenthesised(inner))
             return _denied(node)
         return node
 

@@ -38,7 +38,9 @@ def substituted(node: Any, mapping: Mapping[str, cst.BaseExpression]) -> Any:
 
     def visit(item: Any) -> Any:
         if isinstance(item, cst.Name):
-            return mapping.get(item.value, item)
+            # A node of its own at each place: calls and names are told apart by identity.
+            found = mapping.get(item.value)
+            return item if found is None else found.deep_clone()
         if isinstance(item, (cst.Attribute, cst.Arg)):
             value = inside(item, item.value)
             return item if value is item.value else item.with_changes(value=value)

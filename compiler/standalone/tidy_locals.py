@@ -114,13 +114,19 @@ def _aliases(
         if (
             is_literal(value)
             or isinstance(value, cst.Name)
-            or (loads[name] <= 1 and is_path(value))
+            or (loads[name] <= 1 and (is_path(value) or (ours and _is_test(value))))
             or is_record_of_pure(value, records)
             or (_is_choice(value) and _compared_only(name, function))
         ) and not _stored_through(name, function):
             mapping[name] = value
             gone.add(id(line))
     return mapping, gone
+
+
+def _is_test(value: cst.BaseExpression) -> bool:
+    """`a is None`, `not b`: as well read where it is asked."""
+    tests = (cst.Comparison, cst.BooleanOperation, cst.UnaryOperation)
+    return isinstance(value, tests) and is_pure(value) and len(tree.code(value)) <= SHORT_VALUE
 
 
 def _is_choice(value: cst.BaseExpression) -> bool:

@@ -190,6 +190,9 @@ def _of_runtime(text: str, node: Any) -> str:
     words = alone(first)
     sentences = [s for s in re.split(r"(?<=\.) ", words) if not _OF_THE_RUNTIME.match(s)]
     read = set(tree.loaded_names(node)) | {p.name.value for p in _parameters(node)}
+    read |= tree.stored_names(node) | {
+        i.attr.value for i in tree.walk(node) if isinstance(i, cst.Attribute)
+    }
     named = re.compile(r"``(\w+)``")
     kept = [s for s in sentences if all(n in read for n in named.findall(s))]
     words = re.sub(r"``", "", " ".join(kept))

@@ -1,7 +1,7 @@
 """`specc eject --vendor DIR`: a folder with a page and just the runtime modules that it needs.
 
-The folder is a package, `DIR.llama` for `llama.py`, that needs torch and no specc. Each file that is
-written opens with a line that says where it is from and what hash it had: so a later run brings
+The folder is a package, `DIR.llama` for `llama.py`, that needs torch and no specc. Each file that
+is written opens with a line that says where it is from and what hash it had: so a later run brings
 it up to date, and never touches a file that a person wrote or changed.
 """
 

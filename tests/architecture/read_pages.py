@@ -54,7 +54,7 @@ def shown(of: Architecture) -> str:
     return "\n".join(lines) + "\n"
 
 
-NANO = '''"""After the well-known tutorial: attention written out, modules in a dict, layers in a Sequential."""
+NANO = '''"""After the tutorial: attention written out, modules in a dict, a Sequential."""
 
 import math
 from dataclasses import dataclass

@@ -69,10 +69,10 @@ def test_an_edit_of_a_forward_shows_its_steps() -> None:
 
 def test_more_layers_are_one_change() -> None:
     of = difference(
-        edited(example(SMALL), ("num_layers: int = 4", "num_layers: int = 32")),
-        edited(example(SMALL), ("num_layers: int = 4", "num_layers: int = 80")),
+        edited(example(SMALL), ("num_layers: int = 4", "num_layers: int = 8")),
+        edited(example(SMALL), ("num_layers: int = 4", "num_layers: int = 20")),
     )
-    assert told(of) == {"decoder.layers[0..79]": [("layers", 32, 80)]}
+    assert told(of) == {"decoder.layers[0..19]": [("layers", 8, 20)]}
     assert of.config == ()
 
 
@@ -112,6 +112,13 @@ def test_a_longer_pattern_lines_up_with_a_shorter_stack() -> None:
         "decoder.layers[0..8:2]": [("layers", 2, 5)],
         "decoder.layers[0..8:2].self_attention": [("window", None, 16)],
         "decoder.layers[1..9:2]": [("layers", 2, 5)],
+    }
+    # The pattern goes on behind the end of the shorter stack.
+    deep = edited(example(SMALL), longer)
+    assert told(difference(deep, edited(example(SMALL), *WINDOWS))) == {
+        "decoder.layers[0,2]": [("layers", 5, 2)],
+        "decoder.layers[0,2].self_attention": [("window", None, 16)],
+        "decoder.layers[1,3]": [("layers", 5, 2)],
     }
     both = edited(example(SMALL), *WINDOWS)
     assert told(difference(both, edited(both, longer))) == {
@@ -185,7 +192,7 @@ def test_a_new_name_is_a_change_of_name() -> None:
         (("        self.output_layer.weight = self.embedding.word_embeddings.weight\n", ""),
          "output_layer",
          ("tied", True, None)),
-        (("RowParallelLinear(\n            config.ffn", "ColumnParallelLinear(\n            config.ffn"),
+        (("self.linear_fc2 = RowParallelLinear", "self.linear_fc2 = ColumnParallelLinear"),
          "decoder.layers[0..3].mlp.linear_fc2",
          ("cut weight", 1, 0)),
         (('LOSS = "per_token"', 'LOSS = "local_mean"'), "", ("loss", "per_token", "local_mean")),
@@ -208,8 +215,8 @@ def test_what_happens_in_training_alone_is_a_difference() -> None:
 
 
 def test_a_size_that_nothing_else_tells_shows_by_itself() -> None:
-    text = edited(NANO, ("        scores = (q", "        v = torch.cat((v[:, :, 1:], v[:, :, :1]), 2)\n"
-                         "        scores = (q"))  # fmt: skip
+    turned = "        v = torch.cat((v[:, :, 1:], v[:, :, :1]), 2)\n        scores = (q"
+    text = edited(NANO, ("        scores = (q", turned))
     other = edited(text, ("v[:, :, 1:], v[:, :, :1]", "v[:, :, 2:], v[:, :, :2]"))
     (change,) = changed(difference(text, other))
     assert change.path == "transformer.h[0..3].attn"

@@ -1,4 +1,4 @@
-"""Laws of a difference: it is empty iff the pages say the same, and reads the same from both sides."""
+"""Laws of a difference: empty iff the pages say the same, and the same from both sides."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def said(text: str) -> str:
             node.name = names[node.name]
         elif isinstance(node, ast.Name):
             node.id = names.get(node.id, node.id)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            if ast.get_docstring(node, clean=False) is not None:
-                node.body = node.body[1:]
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
     return ast.dump(tree)
 
 
@@ -119,7 +119,7 @@ def pool() -> list[str]:
     of classes."""
     found: list[str] = []
 
-    @settings(max_examples=5, **QUIET)
+    @settings(max_examples=3, **QUIET)
     @given(pairs())
     def draw(pair: Any) -> None:
         found.extend(text for drawn in pair if (text := page(drawn)) is not None)

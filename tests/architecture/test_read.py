@@ -79,14 +79,34 @@ def test_a_part_counts_the_parameters_of_the_model() -> None:
 
 
 def test_a_deep_model_runs_one_layer_of_a_kind() -> None:
-    deep = edited(example("small"), ("num_layers: int = 4", "num_layers: int = 60"))
-    one, other = run_page(example("small"), "4 layers"), run_page(deep, "60 layers")
+    deep = edited(example("small"), ("num_layers: int = 4", "num_layers: int = 24"))
+    one, other = run_page(example("small"), "4 layers"), run_page(deep, "24 layers")
     assert len(one.operations) == len(other.operations)
-    assert len(other.stands_for) == 59
-    assert other.times("decoder.layers.0.mlp") == 60
+    assert len(other.stands_for) == 23
+    assert other.times("decoder.layers.0.mlp") == 24
     assert other.ran("decoder.layers.7.mlp") == "decoder.layers.0.mlp"
-    layers = part(read(other), "decoder.layers[0..59]")
-    assert layers.times == 60 and layers.parameters == 172352
+    layers = part(read(other), "decoder.layers[0..23]")
+    assert layers.times == 24 and layers.parameters == 172352
+
+
+def test_a_layer_that_is_given_another_shape_runs_itself() -> None:
+    run = run_page(
+        edited(
+            example("small"),
+            ("        for layer in self.layers:\n            x = layer(x, positions, rotary)\n",
+             "        for layer in self.layers[:2]:\n            x = layer(x, positions, rotary)\n"
+             "        x, whole = x[:, :16].contiguous(), x\n"
+             "        positions = Positions.of_hidden(x, Mesh.single())\n"
+             "        rotary = rotary_tables(positions, self.config.head_dim, 10000.0)\n"
+             "        for layer in self.layers[2:]:\n            x = layer(x, positions, rotary)\n"
+             "        x = whole + x.mean(1, keepdim=True)\n"),
+        ),
+        "page",
+    )  # fmt: skip
+    assert run.stands_for == {
+        "decoder.layers.1": "decoder.layers.0",
+        "decoder.layers.3": "decoder.layers.2",
+    }
 
 
 def test_a_layer_that_starts_otherwise_is_another_part() -> None:
@@ -234,3 +254,32 @@ def test_a_model_that_takes_some_lengths_only_is_run_at_its_own() -> None:
         "        places = torch.arange("),
     )  # fmt: skip
     assert run_page(text, "page").places == 48
+
+
+NUMBERED = (
+    ("[TransformerLayer(config, mesh) for _ in", "[TransformerLayer(config, mesh, i) for i in"),
+    (
+        "def __init__(self, config: Config, mesh: Mesh) -> None:\n"
+        "        super().__init__()\n"
+        "        self.input_layernorm",
+        "def __init__(self, config: Config, mesh: Mesh, number: int) -> None:\n"
+        "        super().__init__()\n"
+        "        self.number = number\n"
+        "        self.input_layernorm",
+    ),
+)
+
+
+def test_a_number_that_nothing_reads_makes_no_other_layer() -> None:
+    run = run_page(edited(example("small"), *NUMBERED), "page")
+    assert len(run.stands_for) == 3
+    assert [run.model.get_submodule(f"decoder.layers.{i}").number for i in range(4)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("number", ["self.number", 'getattr(self, "number")'])
+def test_layers_whose_number_is_read_run_each(number: str) -> None:
+    scaled = ("return x + self.mlp(", f"return x + (1 + {number} % 2) * self.mlp(")
+    run = run_page(edited(example("small"), *NUMBERED, scaled), "page")
+    assert run.stands_for == {}
+    layers = [part.segment for _, _, part in read(run).root.walk() if part.kind == "layer"]
+    assert layers == ["layers[0,2]", "layers[1,3]"]

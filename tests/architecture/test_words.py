@@ -78,7 +78,7 @@ def test_layers_are_counted() -> None:
         ("epsilon", 1e-12, "epsilon 1e-12"),
         ("init", "normal 0.02", "starts as normal 0.02"),
         ("init gain", "1", "`gain` starts as 1"),
-        ("calls", None, "called 1 times"),
+        ("calls", None, "called once"),
         ("cut weight", 1, "`weight` cut by columns"),
         ("cut weight", None, "`weight` whole on every rank"),
         ("tied weight", "wte.weight", "`weight` is `wte.weight`"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -88,13 +89,11 @@ def compiled(target: str) -> set[str]:
         return {diagnostic.code for diagnostic in error.diagnostics}
     finally:
         forget_last()
-        for name in [n for n, m in sys.modules.items() if _is_here(getattr(m, "__file__", None))]:
-            del sys.modules[name]
+        here = f"{Path.cwd()}{os.sep}"
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(here):
+                del sys.modules[name]
     return {diagnostic.code for diagnostic in (*generated.warnings, *generated.notes)}
-
-
-def _is_here(file: str | None) -> bool:
-    return file is not None and Path(file).is_relative_to(Path.cwd())
 
 
 def commanded(commands: list[str], run: Callable[[list[str]], str]) -> set[str]:

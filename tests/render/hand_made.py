@@ -14,10 +14,10 @@ from specc.compiler.render.model import Comparison, Model
 Facts = tuple[tuple[str, Value], ...]
 
 
-def linear(name: str, inputs: int, outputs: int, kind: str = "linear") -> Part:
+def linear(name: str, inputs: int, outputs: int) -> Part:
     return Part(
         name,
-        kind,
+        "linear",
         "ColumnParallelLinear",
         (("in", inputs), ("out", outputs), ("bias", False)),
         (Weight("weight", (outputs, inputs), 0),),
@@ -106,7 +106,11 @@ def decoder(
                 "TransformerBlock",
                 children=(layer, norm("final_layernorm", hidden, norms)),
             ),
-            linear("output_layer", hidden, vocabulary, "output"),
+            replace(
+                linear("output_layer", hidden, vocabulary),
+                kind="output",
+                facts=(("size", hidden), ("vocabulary", vocabulary)),
+            ),
         ),
     )
     return Architecture(name, root, config, numbers=config)

@@ -20,7 +20,7 @@ from specc.compiler.render.phrases import Phrase
         (8_030_261_248, "", "8.030 B"),
         (405_465_088, "", "405.5 M"),
         (2_000_000, "", "2 M"),
-        (1_023, "bytes", "1,023 B"),
+        (1_023, "bytes", "1,023 bytes"),
         (131_072, "bytes", "128 KiB"),
         (227_593_216, "bytes", "217.0 MiB"),
         (719_585_280, "FLOPs", "719.6 MFLOP"),
@@ -38,7 +38,7 @@ def test_a_size_has_four_digits(value: int, unit: Unit, text: str) -> None:
 def test_a_short_size_is_near_and_has_the_sign(value: int, unit: Unit) -> None:
     number, _, prefix = short(value, unit).partition(" ")
     step = 1024.0 if unit == "bytes" else 1000.0
-    power = {"": 0, "B": 3 if not unit else 0, "M": 2, "T": 4, "FLOP": 0}
+    power = {"": 0, "B": 3, "bytes": 0, "M": 2, "T": 4, "FLOP": 0}
     power |= {"KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "MFLOP": 2, "GFLOP": 3, "TFLOP": 4}
     power |= {"PFLOP": 5}
     # Four digits: half of one in the last place of 1.000.
