@@ -29,7 +29,16 @@ ALLOWED = {
 # Extras of the runtime, imported inside the function that is asked for them.
 OPTIONAL = {"runtime": {"tokenizers"}, "templates": set[str](), "compiler": set[str]()}
 
-BLOCKED = ("libcst", "black", "jinja2", "click", "yaml", "rich", "specc.templates", "specc.compiler")
+BLOCKED = (
+    "libcst",
+    "black",
+    "jinja2",
+    "click",
+    "yaml",
+    "rich",
+    "specc.templates",
+    "specc.compiler",
+)
 
 BLOCK = f"""
 import sys

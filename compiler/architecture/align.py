@@ -29,7 +29,7 @@ def _alone(before: Sequence[Part], after: Sequence[Part]) -> Iterator[Pair]:
     """Parts that stand in no list."""
     left = [p for p in before if not p.indices]
     right = [p for p in after if not p.indices]
-    for key in (_name, _content, _single):
+    for key in (_name, _content, _single, _holder):
         yield from _paired(left, right, key)
     yield from ((part, None) for part in left)
     yield from ((None, part) for part in right)
@@ -47,6 +47,13 @@ def _single(part: Part) -> Hashable | None:
     return part.kind if part.kind in _SINGLE else None
 
 
+def _holder(part: Part) -> Hashable | None:
+    """Of a module that is no more than what it holds: the first thing in it that has a name."""
+    if part.kind != "module":
+        return None
+    return next((one.kind for _, _, one in part.walk() if one.kind in _SINGLE), None)
+
+
 def _paired(
     left: list[Part], right: list[Part], key: Callable[[Part], Hashable | None]
 ) -> Iterator[Pair]:
@@ -61,7 +68,7 @@ def _paired(
             if of is not None:
                 by_key[of][side].append(part)
     for ours, theirs in by_key.values():
-        if key is _single and (len(ours), len(theirs)) != (1, 1):
+        if key in (_single, _holder) and (len(ours), len(theirs)) != (1, 1):
             continue
         for one, other in zip(ours, theirs, strict=False):
             _take(left, one)

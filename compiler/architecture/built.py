@@ -38,7 +38,7 @@ def build(
         where = line_of(error, page.__name__)
         fail(
             "SP645",
-            f"the model of `{name}` cannot be built{where}: {reason(error)}",
+            f"the model of `{name}` cannot be built{where}: {told(error)}",
             help="its `build_model(mesh)` has to give the model on the device `meta`, without "
             "values",
         )
@@ -71,6 +71,12 @@ def opened_page(text: str, name: str) -> Iterator[Any]:
                 help="a page is a Python file that can be imported and has a `build_model(mesh)`",
             )
         yield page
+
+
+def told(error: Exception) -> str:
+    """An exception in one line; a bare name of one is a name."""
+    text = reason(error)
+    return text if ": " in text else f"`{text}`"
 
 
 def line_of(error: Exception, page_name: str) -> str:

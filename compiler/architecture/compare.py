@@ -39,6 +39,11 @@ def _change(before: Part | None, after: Part | None, path_before: str, path_afte
     if before is None or after is None:
         return Change("removed" if after is None else "added", path, before, after)
     if before.kind != after.kind:
+        inner = _unwrapped(before, after.kind), _unwrapped(after, before.kind)
+        if inner[0] is not None:
+            return _change(inner[0], after, f"{path_before}{_last(inner[0])}", path_after)
+        if inner[1] is not None:
+            return _change(before, inner[1], path_before, f"{path_after}{_last(inner[1])}")
         facts = tuple(_placed(before, after))
         return Change("replaced", path, before, after, facts)
     steps: tuple[str, ...] = ()
@@ -51,6 +56,20 @@ def _change(before: Part | None, after: Part | None, path_before: str, path_afte
     )
     kind: ChangeKind = "changed" if facts or steps else "same"
     return Change(kind, path, before, after, facts, steps, children)
+
+
+def _unwrapped(part: Part, kind: str) -> Part | None:
+    """What a module that only calls its one child stands for, where that is of the kind."""
+    if part.kind != "module" or len(part.children) != 1 or part.weights or part.indices:
+        return None
+    (child,) = part.children
+    if child.kind != kind or child.indices or part.operations != (f"return {child.name}(x)",):
+        return None
+    return dataclasses.replace(child, name=f"{part.name}.{child.name}")
+
+
+def _last(part: Part) -> str:
+    return "." + part.name.rpartition(".")[2]
 
 
 def _below(path: str, part: Part | None) -> str:

@@ -17,10 +17,9 @@ from specc.templates.diagnostic import SpecError
 
 from ..diagnostics import fail
 from ..meta_kernels import without_dynamo
-from ..validate.failure import reason
 from ..validate.inputs import refusal, signature
 from ..validate.op_log import OpLog
-from .built import build, line_of, opened_page
+from .built import build, line_of, opened_page, told
 from .calls import AttentionCall, ModuleCall, Operation, Phase
 from .layer_kinds import layer_kinds
 from .once import Once
@@ -151,7 +150,7 @@ def _run(
                 fail(
                     "SP647",
                     f"the forward of `{name}` does not run on the meta device"
-                    f"{line_of(error, page.__name__)}: {reason(error)}",
+                    f"{line_of(error, page.__name__)}: {told(error)}",
                     help="it is run without values, in training and in eval mode: nothing in it "
                     "may read what a tensor holds (`.item()`, `if x.max() > 0`)",
                 )

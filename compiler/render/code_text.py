@@ -9,7 +9,7 @@ GAP = "@@"
 
 def code_text(line: CodeLine) -> str:
     """A line behind its sign; a gap is what a unified diff begins a hunk with."""
-    return GAP if line.sign == "@" else f"{line.sign}{line.text}".rstrip()
+    return GAP if line.sign == "@" else f"{line.sign}{line.text.expandtabs(4)}".rstrip()
 
 
 def code_place(block: CodeBlock) -> str:

@@ -11,7 +11,7 @@ from .row_numbers import row_parameters
 from .svg_text import clean
 
 MOST = 2_000  # lines of one tree; nobody reads more, and a browser takes seconds for them
-_OPEN = 300  # lines of a tree up to which nothing is folded at first
+_OPEN = 300  # lines of a tree up to which nothing is folded at first; then all but the root
 _WORDS = {"+": "added", "-": "removed", "~": "changed", " ": ""}
 
 
@@ -51,6 +51,11 @@ class Node:
                 yield phrase.pieces()
 
     @property
+    def lines(self) -> int:
+        """How many lines are below it."""
+        return sum(1 + node.lines for node in self.below)
+
+    @property
     def steps(self) -> tuple[str, ...]:
         return () if self.row.quiet else self.row.steps
 
@@ -71,7 +76,7 @@ def tree_of(rows: Sequence[Row]) -> Tree:
     for row in shown:
         while stack[-1][0] >= row.depth:
             stack.pop()
-        node = Node(row, open=len(rows) <= _OPEN or row.depth < 2)
+        node = Node(row, open=len(rows) <= _OPEN or row.depth == 0)
         stack[-1][1].append(node)
         stack.append((row.depth, node.below))
     return Tree(tuple(top), len(rows) - len(shown))

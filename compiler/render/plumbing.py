@@ -75,7 +75,7 @@ def _without_locals(lines: Sequence[str]) -> list[str]:
         if uses[name] == bindings[name]:
             return rest
         used = re.compile(rf"(?<![\w.]){name}(?!\w)")
-        if bindings[name] == 1 and uses[name] == 2 and any(map(used.search, rest[number:])):
+        if uses[name] == 2 and any(map(used.search, rest[number:])):
             return [*rest[:number], *(_put(used, value, line) for line in rest[number:])]
     return list(lines)
 

@@ -21,6 +21,7 @@ from .row_numbers import row_parameters
 from .rows import diff_rows
 from .screen import Screen
 from .summary import SAME, summary
+from .svg_text import visible
 
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan", " ": ""}
 _GAP = 2  # columns between columns
@@ -94,6 +95,8 @@ class _Sheet:
         return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
     def text(self, text: str, style: str = "") -> Text:
+        # Somebody else's page has no say over the terminal.
+        text = "\n".join(map(visible, text.split("\n")))
         return Text(text.translate(_ASCII) if self.screen.ascii else text, style)
 
     def ends(self, left: str, right: str) -> RenderableType:

@@ -48,7 +48,6 @@ def fold_program(program: Program) -> None:
     while link(program, layers=True):
         _to_a_fixed_point(program, named, bind=False)
     unite_classes(program, _trimmed(program))
-    program.altered.clear()
     _to_a_fixed_point(program, named, bind=True)
     while link(program):
         _to_a_fixed_point(program, named, bind=True)
@@ -121,7 +120,13 @@ def _bind_root(program: Program) -> None:
 def _trimmed(program: Program) -> Program:
     """The program as it would be without what nothing reads so far."""
     trial = dataclasses.replace(
-        program, statements=dict(program.statements), ours=set(program.ours), closed=True, memory={},
+        program,
+        statements=dict(program.statements),
+        ours=set(program.ours),
+        altered=set(),
+        gone=set(),
+        memory={},
+        closed=True,
     )
     before = ""
     while (after := trial.text()) != before:

@@ -232,7 +232,7 @@ def narrow(program: Program, kinds: Kinds) -> None:
         sites = graph.seen(key)
         function = graph.function(key)
         name = key[0] or key[1]
-        if function is None or sites is None or name not in program.ours:
+        if sites is None or name not in program.ours:
             continue
         if not program.may_alter(name):
             continue
@@ -274,6 +274,29 @@ def narrow(program: Program, kinds: Kinds) -> None:
 
     if found:
         program.change_functions(change)
+        for (owner, _), new in found.items():
+            if owner is not None and program.is_record(owner):
+                _narrow_fields(program, owner, new)
+
+
+def _narrow_fields(program: Program, owner: str, new: dict[str, cst.Annotation]) -> None:
+    """A field says no more than what every construction gives; `= None` stays where it must."""
+    body: list[Any] = []
+    defaulted = False
+    for item in tree.body_of(program.statements[owner]):
+        small = item.body[0] if isinstance(item, cst.SimpleStatementLine) else None
+        if isinstance(small, cst.AnnAssign) and isinstance(small.target, cst.Name):
+            is_none = isinstance(small.value, cst.Name) and small.value.value == "None"
+            if small.target.value in new and not (is_none and defaulted):
+                small = small.with_changes(
+                    annotation=new[small.target.value],
+                    value=None if is_none else small.value,
+                    equal=cst.MaybeSentinel.DEFAULT,
+                )
+                item = item.with_changes(body=[small])
+            defaulted |= small.value is not None
+        body.append(item)
+    program.statements[owner] = tree.with_body(program.statements[owner], body)
 
 
 def _narrowed(param: cst.Param, annotation: cst.Annotation | None, bare: bool) -> cst.Param:

@@ -149,6 +149,23 @@ def test_another_kind_of_part_replaces_the_one_before() -> None:
     assert change.children == () and change.after is not None and change.after.kind == "norm"
 
 
+def test_what_only_wraps_another_is_that_other() -> None:
+    of = difference(example("diy_gpt"), example("small"))
+    (change,) = [c for c in of.root.walk() if c.path == "output_layer"]
+    assert change.kind == "changed" and facts(change)[:4] == [
+        ("name", "output_layer.linear", "output_layer"),
+        ("vocabulary", 50257, 256),
+        ("size", 768, 128),
+        ("tied", None, True),
+    ]
+    (change,) = [c for c in of.root.walk() if c.path == "embedding"]
+    assert facts(change) == [("name", "embeddings", "embedding")]
+    back = [c for c in compare(of.after, of.before).root.walk() if c.before and c.after]
+    assert [c.path for c in back if c.before and c.before.kind == "output"] == [
+        "output_layer.linear"
+    ]
+
+
 def test_a_new_name_is_a_change_of_name() -> None:
     assert told(small(("self.mlp", "self.feed_forward"), ("self.layers", "self.blocks"))) == {
         "decoder.blocks[0..3].feed_forward": [("name", "mlp", "feed_forward")],

@@ -190,6 +190,17 @@ def test_all_parts_of_a_page_unfold(window: Window, tmp_path: Path) -> None:
         assert pale(page, "details.whole *") == []
 
 
+def test_a_long_tree_is_folded(window: Window, tmp_path: Path) -> None:
+    """The line above 1,000 changed layers says that they are there; opened, the last is seen."""
+    with window.showing(tmp_path / "page.html", page_of("thousand")) as page:
+        line = page.locator("#tree > .tree summary", has_text="decoder")
+        assert "1,000 lines" in line.inner_text()
+        last = page.locator("#tree > .tree .part", has_text="layers[999]")
+        assert not last.is_visible()
+        line.click()
+        assert last.is_visible()
+
+
 def test_what_is_read_out(window: Window, tmp_path: Path) -> None:
     """Headings, regions, the drawing's name, and changes in words beside their signs."""
     with window.showing(tmp_path / "page.html", page_of("diff")) as page:

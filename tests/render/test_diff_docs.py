@@ -48,7 +48,7 @@ def test_options() -> None:
 
 
 def test_the_output_that_it_shows_is_the_golden_one(pytestconfig: pytest.Config) -> None:
-    shown = re.compile(r"(<!-- output ([\w-]+) -->\n```text\n)(.*?)(^```$)", re.DOTALL | re.MULTILINE)
+    shown = re.compile(r"(<!-- output ([\w-]+) -->\n```text\n)(.*?)(^```$)", re.DOTALL | re.M)
     (found,) = shown.finditer(TEXT)
     golden = (GOLDEN / f"{found[2]}.txt").read_text(encoding="utf-8")
     if pytestconfig.getoption("--update-golden"):

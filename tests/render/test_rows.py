@@ -14,6 +14,7 @@ from specc.compiler.render.model_rows import show_rows
 from specc.compiler.render.row import Row
 from specc.compiler.render.row_numbers import row_parameters
 from specc.compiler.render.rows import diff_rows, more_parameters
+from specc.compiler.render.runs import MOST_RUNS
 from specc.compiler.render.summary import summary
 
 
@@ -91,6 +92,18 @@ def test_layers_that_differ_alike_are_one_tree_and_what_only_some_have_stands_ap
         "      layers[0..3] | 4 layers | 61,568 each",
         "        input_layernorm | RMSNorm | 64",
         "        self_attention [0,2] | GQA 4/2 heads of 16, window 16, soft cap 50 | 12,288",
+    ]
+
+
+def test_many_unlike_layers_are_each_a_tree() -> None:
+    def unlike(more: int) -> Architecture:
+        layers = [layers_of(decoder(ffn=64 + 16 * n + more), [n]) for n in range(MOST_RUNS + 1)]
+        return with_layers(decoder(), None, tuple(layer for (layer,) in layers))
+
+    found = lines(unlike(0), unlike(8))
+    assert found[0].startswith("  model | ")
+    assert [line.split(" | ")[0].strip("~ ") for line in found[2:]] == [
+        f"layers[{n}].mlp" for n in range(MOST_RUNS + 1)
     ]
 
 

@@ -120,3 +120,10 @@ def test_a_figure_that_is_not_known_has_its_reason() -> None:
     unknown = Figure("flops", "FLOPs", None, "FLOPs", note="a kernel of its own")
     text = terminal_show(replace(known, figures=(unknown,)), Screen(80))
     assert text.splitlines()[-1] == "  FLOPs  -  a kernel of its own"
+
+
+def test_a_page_has_no_say_over_the_terminal() -> None:
+    code = code_lines("x = 1\n", "x = 1  # \x1b[2J\x07\u202e\n\ty = [bold]2[/bold]\n")
+    text = terminal_diff(comparison(decoder(), decoder(name="a\x1b[31m"), code), Screen(80))
+    assert not set(text) & {"\x1b", "\x07", "\u202e"}
+    assert "+    y = [bold]2[/bold]\n" in text
