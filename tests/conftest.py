@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from tone import tone_of_messages  # noqa: F401  (holds for every test)
 from workers import Pool, Zygote
 
 torch.set_num_threads(1)

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
-from specc.runtime import Constant, Normal, ParameterRecord
+from specc.runtime import Constant, Normal
 
 from ..validate.op_log import Call, OpLog, history
+from .run import Run
 from .words import number
 
+# Operations that fill a whole tensor; the last of them says how it starts.
 _FILLS = {
-    "aten.uniform_.default": "uniform",
     "aten.normal_.default": "normal",
-    "aten.trunc_normal_.default": "truncated normal",
+    "aten.trunc_normal_.default": "truncated",
+    "aten.zero_.default": "constant",
+    "aten.fill_.Scalar": "constant",
+    "aten.uniform_.default": "uniform",
 }
 
 
 class Laws:
-    """The initial laws of a model's parameters. `layers`: how many layers its longest list has."""
+    """How a run's parameters start, in words."""
 
-    def __init__(self, table: Mapping[str, ParameterRecord], layers: int) -> None:
-        laws = [record.law for record in table.values()]
-        self.deviations = sorted({law.std for law in laws if isinstance(law, Normal)})
-        self.layers = layers
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.layers = longest_list(run.model)
+        self.laws = {name: record.law or self.made(name) for name, record in run.table.items()}
+        normal = [law.std for law in self.laws.values() if isinstance(law, Normal)]
+        self.deviations = sorted(set(normal))
 
-    def words(self, law: Normal | Constant) -> str:
-        """`normal 0.02`, `normal 0.02/√(2·layers)`, `0`."""
+    def words(self, name: str) -> str:
+        """`normal 0.02`, `normal 0.02/√(2·layers)`, `0`, `uniform ±1/√in`."""
+        law = self.laws[name]
+        if law is None:
+            owner = self.run.model.get_submodule(name.rpartition(".")[0])
+            width = getattr(owner, "in_features", None) or self.run.table[name].shape[-1]
+            return made_words(self.history(name), width)
         if isinstance(law, Constant):
             return number(law.value)
         mean = f" around {number(law.mean)}" if law.mean else ""
@@ -39,6 +50,22 @@ class Laws:
             if base != law.std and math.isclose(law.std, scaled, rel_tol=1e-9):
                 return f"normal {number(base)}/√(2·layers){mean}"
         return f"normal {number(law.std)}{mean}"
+
+    def made(self, name: str) -> Normal | Constant | None:
+        """The law of the last operation that filled a parameter, where it is one of ours."""
+        last = next((call for call in reversed(self.history(name)) if call.op in _FILLS), None)
+        if last is None:
+            return None
+        given = [n for n in map(_as_number, last.args[1:3]) if n is not None]
+        if _FILLS[last.op] == "normal":
+            mean, std = given if len(given) == 2 else (0.0, 1.0)
+            return Normal(float(std), float(mean))
+        if _FILLS[last.op] == "constant":
+            return Constant(float(given[0]) if given else 0.0)
+        return None
+
+    def history(self, name: str) -> list[Call]:
+        return history(self.run.made, self.run.model.get_parameter(name))
 
 
 def longest_list(model: nn.Module) -> int:
@@ -59,15 +86,10 @@ def made_words(calls: Sequence[Call], width: int | None = None) -> str:
             if width and low == -high and math.isclose(high * high * width, 1, rel_tol=1e-9):
                 return "uniform ±1/√in"
             return f"uniform {number(low)} to {number(high)}"
-        if call.op in ("aten.normal_.default", "aten.trunc_normal_.default"):
-            mean, std = given if len(given) == 2 else (0, 1)
-            return f"normal {number(std)}" + (f" around {number(mean)}" if mean else "")
-        if call.op in ("aten.zero_.default", "aten.zeros.default"):
-            return "0"
+        if call.op == "aten.trunc_normal_.default":
+            return f"truncated normal {number(given[1] if len(given) == 2 else 1)}"
         if call.op == "aten.ones.default":
             return "1"
-        if call.op == "aten.fill_.Scalar":
-            return number(given[0])
         if call.op == "aten.randn.default":
             return "normal 1" + _then(calls, call)
         if call.op == "aten.rand.default":

@@ -7,14 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from ..validate.op_log import history
 from .calls import ModuleCall, values
 from .children import Child, attributes, children_of, is_chain
 from .config_numbers import all_numbers, config_numbers
 from .edges import edges_of
 from .facts import facts_of
 from .flow import Flow
-from .initial import Laws, longest_list, made_words
+from .initial import Laws
 from .kinds import is_library, kind_of, library_kind
 from .known import Facts, Known
 from .read_attention import Attentions
@@ -39,7 +38,7 @@ class _Reader:
         self.run = run
         self.first_paths = {id(module): path for path, module in run.model.named_modules()}
         self.attentions, self.steps = Attentions(run), Steps(run)
-        self.laws = Laws(run.table, longest_list(run.model))
+        self.laws = Laws(run)
         self.read_already: dict[str, tuple[tuple[Any, ...], Part]] = {}
 
     def root(self) -> Part:
@@ -76,7 +75,9 @@ class _Reader:
         prefix = f"{path}." if path else ""
         names = [n for n, _ in module.named_parameters(remove_duplicate=False)]
         records = (self.run.table[prefix + n] for n in names)
-        return tuple((n, r, self.law(prefix + n)) for n, r in zip(names, records, strict=True))
+        return tuple(
+            (n, r, self.laws.words(prefix + n)) for n, r in zip(names, records, strict=True)
+        )
 
     def new_part(self, path: str, ran: str, module: nn.Module, name: str, *, element: bool) -> Part:
         children = self.children(path, module)
@@ -147,7 +148,7 @@ class _Reader:
         for name, parameter in module.named_parameters(recurse=False):
             if self.run.table[prefix + name].tied_to is not None:
                 continue
-            law = self.law(prefix + name)
+            law = self.laws.words(prefix + name)
             if not _goes_without_saying(name, law, module):
                 found["init" if name == "weight" else f"init {name}"] = law
             if not parameter.requires_grad:
@@ -156,16 +157,6 @@ class _Reader:
         if times > 1:
             found["calls"] = times
         return found
-
-    def law(self, name: str) -> str:
-        """How a parameter starts, in words."""
-        record = self.run.table[name]
-        if record.law is not None:
-            return self.laws.words(record.law)
-        parameter = self.run.model.get_parameter(name)
-        owner = self.run.model.get_submodule(name.rpartition(".")[0])
-        width = getattr(owner, "in_features", None) or record.shape[-1]
-        return made_words(history(self.run.made, parameter), width)
 
     def edges(self, flows: list[tuple[str, Flow]], children: tuple[Part, ...]) -> Any:
         if not flows or not children:

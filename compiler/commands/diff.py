@@ -68,7 +68,7 @@ def command(
             layout=degrees[0] if degrees else None,
         )
         html.write_text(text, encoding="utf-8", newline="\n")
-    else:
+    if html is None or form is not None:
         _write(comparison, form, everything, no_color)
     sys.exit(0 if comparison.difference.empty else 1)
 

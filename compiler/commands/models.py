@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,7 +98,10 @@ def models_of(
             name,
             source.origin,
             read(run),
-            figures(dataclasses.replace(run, length=common), layouts=layouts),
+            figures(
+                run if run.length == common else run_page(source.page_text, name, length=common),
+                layouts=layouts,
+            ),
         )
         for (source, name), run in zip(named, runs, strict=True)
     ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from specc.compiler.render.screen import Screen
 
 _PIPED = 100  # columns where there is no terminal: a page's
+_LEAST = 60  # columns that numbers side by side need
 
 
 def screen(no_color: bool) -> Screen:
@@ -20,7 +21,7 @@ def screen(no_color: bool) -> Screen:
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((_PIPED, 24)).columns if terminal else _columns()
     colour = terminal and not no_color and not os.environ.get("NO_COLOR")
-    return Screen(max(width, 40), colour, ascii=not _encodes("→×·…"))
+    return Screen(max(width, _LEAST), colour, ascii=not _encodes("→×·…"))
 
 
 def write_out(text: str) -> None:

@@ -50,7 +50,7 @@ def command(
     (found,) = models_of([source], short_names([source.name]), length, degrees)
     if html is not None or svg is not None:
         _draw(found, html, svg, degrees)
-    else:
+    if form is not None or (html is None and svg is None):
         _write(found, form, everything, no_color)
 
 

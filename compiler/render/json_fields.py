@@ -112,4 +112,3 @@ class ShowJson(TypedDict):
     tree: PartJson
     config: dict[str, Any]
     figures: list[FigureJson]
-    notes: list[str]

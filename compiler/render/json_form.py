@@ -72,7 +72,6 @@ def json_show(model: Model) -> str:
             {"name": f.name, "label": f.label, "unit": f.unit, "value": f.value, "note": f.note}
             for f in model.figures
         ],
-        "notes": list(architecture.notes),
     }
     return _text(told)
 

@@ -10,6 +10,9 @@ from ..architecture.words import HEADLINE, headline, words
 from .fact_phrases import count_layers, fact_phrases
 from .phrase import Phrase
 
+# Of a forward that differs, though its steps read the same.
+_UNSEEN = "forward: differs in what its steps do not show (an attribute, a buffer)"
+
 
 def phrases_of(change: Change, leave_out: Collection[str] = ()) -> tuple[Phrase, ...]:
     """What differs at a part itself; nothing where it is the same.
@@ -23,9 +26,10 @@ def phrases_of(change: Change, leave_out: Collection[str] = ()) -> tuple[Phrase,
         return (_replaced(_whole(before), _whole(after)),)
     facts = [f for f in change.facts if f.name not in leave_out and f.name != "forward"]
     found = tuple(_of_facts(before, after, facts))
-    if not change.steps or "forward" in leave_out:
-        return found
-    return (*found, Phrase(None, _steps(change.steps)))
+    forward = {fact.name for fact in change.facts} & {"forward"} - {*leave_out}
+    if change.steps and "forward" not in leave_out:
+        return (*found, Phrase(None, _steps(change.steps)))
+    return (*found, Phrase(None, _UNSEEN)) if forward else found
 
 
 def steps_shown(change: Change, leave_out: Collection[str] = ()) -> bool:
@@ -73,6 +77,8 @@ def _of_facts(before: Part, after: Part, facts: list[FactChange]) -> Iterator[Ph
     # Of a linear layer it has an arrow; there is one more between before and after.
     heads = [headline(part).replace(" → ", " to ") for part in (before, after)]
     headed = {fact.name for fact in facts} & first if heads[0] != heads[1] else set()
+    if any("None" in head.split() for head in heads):
+        headed = set()  # a fact that a headline needs is not known: each by itself
     if headed:
         yield Phrase(*heads)
     for fact in facts:

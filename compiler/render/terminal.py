@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -26,6 +27,7 @@ from .svg_text import visible
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan", " ": ""}
 _GAP = 2  # columns between columns
 _HEADING = 16  # columns of a name above numbers
+_NOTE = 14  # columns that notes beside numbers need
 _ASCII = str.maketrans({"→": "->", "×": "x", "·": "-", "…": "..."})
 
 
@@ -111,7 +113,9 @@ class _Sheet:
         """A line a row: sign, name, words, parameters; below it the steps that differ."""
         named = [f"{row.sign} {'  ' * row.depth}{row.name}" for row in rows]
         counted = [row_parameters(row) for row in rows]
-        widths = max(map(len, named)), max(map(len, counted))
+        wide = max(map(len, counted))
+        most = 3 * (self.screen.width - wide - 3 * _GAP) // 5  # the rest is for words
+        widths = min(max(map(len, named)), most), wide
         room = self.screen.width - sum(widths) - 3 * _GAP
         grid = self.tree_grid(widths)
         for row, name, count in zip(rows, named, counted, strict=True):
@@ -133,7 +137,7 @@ class _Sheet:
 
     def tree_grid(self, widths: tuple[int, int]) -> Table:
         grid = Table.grid(expand=True, padding=(0, _GAP, 0, 0))
-        grid.add_column(width=widths[0], no_wrap=True, overflow="fold")
+        grid.add_column(width=widths[0], overflow="fold")
         grid.add_column(ratio=1, overflow="fold")
         grid.add_column(width=widths[1], justify="right", no_wrap=True)
         return grid
@@ -155,18 +159,28 @@ class _Sheet:
         return Text(" ").join(self.text(words, like) for words, like in told if words)
 
     def figures(self, rows: Sequence[FigureRow], names: tuple[str, str] | None) -> RenderableType:
-        """A line a figure; of two models with a heading and the change."""
+        """A line a figure; of two models with a heading and the change. No number is cut: on a
+        narrow screen the notes stand below the labels.
+        """
+        told = [(row.before, row.after, row.change) if names else (row.after,) for row in rows]
+        heads = [_folded(name) for name in names] if names else []
+        numbers = [max(map(len, column)) for column in zip(*told, strict=True)]
+        for place, head in enumerate(heads):
+            numbers[place] = max(numbers[place], *map(len, head.split("\n")))
+        labels = [f"  {'  ' * row.level}{row.label}" for row in rows]
+        room = self.screen.width - sum(numbers) - _GAP * len(numbers)
+        beside = room - max(map(len, labels)) - _GAP >= _NOTE
         grid = Table.grid(padding=(0, _GAP, 0, 0))
         grid.add_column(no_wrap=True)
-        for _ in range(3 if names else 1):
-            grid.add_column(justify="right", no_wrap=True)
+        for width in numbers:
+            grid.add_column(justify="right", no_wrap=True, width=width)
         grid.add_column(style="dim", overflow="fold")
         if names:
-            grid.add_row("", *(self.text(_folded(name), "bold") for name in names), "", "")
-        for row in rows:
-            told = (row.before, row.after, row.change) if names else (row.after,)
-            label = f"  {'  ' * row.level}{row.label}"
-            grid.add_row(*map(self.text, (label, *told, row.note)))
+            grid.add_row("", *(self.text(head, "bold") for head in heads))
+        for row, label, values in zip(rows, labels, told, strict=True):
+            lines = [label] if beside else _wrapped(label, row.note, room - _GAP)
+            note = row.note if beside else ""
+            grid.add_row(*map(self.text, ("\n".join(lines), *values, note)))
         return grid
 
     def code(self, block: CodeBlock) -> Iterator[Text]:
@@ -179,3 +193,11 @@ class _Sheet:
 def _folded(name: str) -> str:
     """A name as a heading of a column of numbers, in lines that are not much wider."""
     return "\n".join(name[start : start + _HEADING] for start in range(0, len(name), _HEADING))
+
+
+def _wrapped(label: str, note: str, width: int) -> list[str]:
+    """A label and the note on it, in lines of a width."""
+    indent = " " * (len(label) - len(label.lstrip()))
+    lines = wrap(label, width, subsequent_indent=f"{indent}  ")
+    below = f"{indent}    "
+    return lines + wrap(note, width, initial_indent=below, subsequent_indent=below)

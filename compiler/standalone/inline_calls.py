@@ -18,7 +18,7 @@ from .program import Program, is_property, is_static, own_body
 from .purity import is_path, is_pure, is_record_of_pure
 from .substitute import substituted
 
-SHORT = 60  # columns of an expression that is repeated where it is called
+SHORT = 72  # columns of an expression that is repeated where it is called
 FEW = 3  # statements of a function of the page's that goes where it is called
 
 

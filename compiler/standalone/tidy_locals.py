@@ -20,6 +20,7 @@ from .substitute import renamed_everywhere, substituted
 
 
 SHORT_VALUE = 40  # columns of a value that the next line may hold as well
+LONG_TEST = 60  # and of a test that is read where it is asked
 
 
 def tidy_locals(
@@ -126,7 +127,7 @@ def _aliases(
 def _is_test(value: cst.BaseExpression) -> bool:
     """`a is None`, `not b`: as well read where it is asked."""
     tests = (cst.Comparison, cst.BooleanOperation, cst.UnaryOperation)
-    return isinstance(value, tests) and is_pure(value) and len(tree.code(value)) <= SHORT_VALUE
+    return isinstance(value, tests) and is_pure(value) and len(tree.code(value)) <= LONG_TEST
 
 
 def _is_choice(value: cst.BaseExpression) -> bool:
@@ -277,15 +278,7 @@ def _split_tuples(function: cst.FunctionDef, program: Program, ours: bool) -> cs
         return tree.with_leading(lines, list(statement.leading_lines))
 
     def _worth(lines: list[Any], kept: list[Any]) -> bool:
-        return any(
-            is_literal(line.body[0].value) or loads_once(line.body[0].targets[0].target.value)
-            for line in lines
-        ) or not kept
-
-    count = Counter(tree.loaded_names(function.body))
-
-    def loads_once(name: str) -> bool:
-        return count[name] <= 1
+        return not kept or any(is_literal(line.body[0].value) for line in lines)
 
     return tree.rebuild(function, lambda c: change(c) if isinstance(c, cst.IndentedBlock) else c)
 
@@ -521,7 +514,9 @@ def _join_adjacent(function: cst.FunctionDef, program: Program, ours: bool) -> c
         if not whole:
             if not isinstance(small, (cst.Assign, cst.Return)):
                 return None
-            short = len(tree.code(value)) <= SHORT_VALUE and not isinstance(value, cst.Tuple)
+            width, rest = len(tree.code(value)), len(tree.code(small))
+            short = width <= SHORT_VALUE or (width <= 2 * SHORT_VALUE and width + rest <= 90)
+            short &= not isinstance(value, cst.Tuple)
             calls = any(
                 isinstance(i, cst.Call)
                 and tree.dotted(i.func) in program.statements.keys() | program.pending.keys()

@@ -45,5 +45,6 @@ def _architecture(name: str) -> Architecture:
 
 @cache
 def _model(name: str, length: int) -> Model:
+    # Of these models the same as a run of this length, and no second run.
     run = dataclasses.replace(_run(name), length=length)
     return Model(name, f"{name}_spec.py", _architecture(name), figures(run))

@@ -103,6 +103,9 @@ def test_other_forms(specc: Callable[..., tuple[int, str, str]], folder: Path) -
     assert status == 1 and out.startswith("### `small` → `deep`\n")
     status, out, _ = specc("diff", "small.py", "deep.py", "--html", "diff.html")
     assert (status, out) == (1, "")
+    both = ["--html", "both.html", "--json"]
+    assert json.loads(specc("diff", "small.py", "deep.py", *both)[1])["same"] is False
+    assert (folder / "both.html").read_bytes() == (folder / "diff.html").read_bytes()
     assert (folder / "diff.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 

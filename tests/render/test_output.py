@@ -44,7 +44,7 @@ def test_a_pipe_has_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "130")
     assert screen(no_color=False).width == 130
     monkeypatch.setenv("COLUMNS", "3")
-    assert screen(no_color=False).width == 40
+    assert screen(no_color=False).width == 60
 
 
 def test_what_an_encoding_has_not_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:

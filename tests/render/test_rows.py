@@ -146,6 +146,30 @@ def test_steps_are_shown_where_nothing_else_says_how_a_part_differs() -> None:
     assert told(rows)[-1].split(" | ")[1] == "SwiGLU 256 → 512; forward: +1 -1 steps"
 
 
+def test_a_forward_that_differs_in_what_no_step_shows_is_said() -> None:
+    before, after = decoder(), decoder()
+    hidden = with_layers(
+        after, lambda layer: (*layer.children[:3], replace(layer.children[3], exact="other"))
+    )
+    assert lines(before, hidden)[1:] == [
+        "~   decoder.layers[0..3].mlp | forward: differs in what its steps do not show "
+        "(an attribute, a buffer)"
+    ]
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    """A dropout without its fact."""
+    one, other = (
+        Part("drop", "dropout", "Dropout", facts, operations=("return dropout(x)",))
+        for facts in ((("p", 0.1),), ())
+    )
+    before, after = (
+        with_layers(decoder(), lambda layer, drop=drop: (*layer.children, drop))
+        for drop in (one, other)
+    )
+    assert not any("None" in line for line in lines(before, after))
+
+
 @given(st.sampled_from([64, 128]), st.sampled_from([2, 4]), st.integers(1, 6), st.booleans())
 def test_a_difference_is_never_shown_as_nothing(
     hidden: int, groups: int, layers: int, window: bool

@@ -53,6 +53,13 @@ def test_no_line_is_wider_than_the_screen_and_nothing_is_lost(changed: Compariso
         assert words <= set(text.replace(";", "").split())
 
 
+def test_a_narrow_screen_cuts_no_number(changed: Comparison) -> None:
+    text = terminal_diff(changed, Screen(60))
+    told = ("+768,064", "+86,144 each", "374,336", "1.142 M", "+205.2 %", "256 bytes", "bfloat16")
+    for number in told:
+        assert number in text
+
+
 def test_colour_is_all_that_colour_adds(changed: Comparison) -> None:
     plain = terminal_diff(changed, Screen(80))
     coloured = terminal_diff(changed, Screen(80, colour=True))

@@ -108,3 +108,12 @@ def test_a_norm_that_is_not_as_wide_as_the_model_is_said() -> None:
 
     told = said(decoder(), with_layers(decoder(hidden=128), narrow))
     assert told["input_layernorm"] == ["size 64 → 100"]
+
+
+def test_a_weight_with_another_number_of_dimensions_is_said() -> None:
+    flat, square = (
+        Part("part", "norm", "Part", (("size", 4),), (Weight("weight", shape),))
+        for shape in ((4,), (4, 4))
+    )
+    fact = FactChange("weight weight", (4,), (4, 4))
+    assert restated(Change("changed", "part", flat, square, (fact,))) == set()
