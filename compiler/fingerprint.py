@@ -155,7 +155,7 @@ def _runtime_names(body: str) -> Iterator[str]:
     """Names that a page imports from `specc.runtime`, and `x` for each `specc.runtime.x`."""
     try:
         tree = ast.parse(body)
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return  # edited by hand into nonsense: its body hash says so
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "specc.runtime":

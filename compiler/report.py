@@ -52,6 +52,12 @@ def report(error: Exception, format: str = "text") -> str:
     return f"{exception_command(name, message, _raised_at(error))}\n{text}"
 
 
+def exit_as_error(ended: SystemExit) -> RuntimeError:
+    """A `sys.exit` in the user's code, which must not end a command with a status of its own."""
+    error = RuntimeError(f"your code ended the program (exit code {ended.code}) when it was run")
+    return error.with_traceback(ended.__traceback__)
+
+
 def _raised_at(error: Exception) -> tuple[str, int] | None:
     """File and line of the innermost frame in the user's own code, if there is one.
 

@@ -7,14 +7,14 @@ import tempfile
 from pathlib import Path
 
 from .diagnostics import fail, shown_path
-from .header import digest, split_page
+from .header import CLAIM, digest, split_page
 
 
 def write_page(path: Path, text: str, *, force: bool = False) -> bool:
     """Write `text` to `path`; True if the file was not there or was different.
 
     Raises `SpecError`: SP601 where the page was edited by hand since it was generated, SP602 where
-    the file is no page of specc, SP603 where the folder does not exist. `force` overwrites both.
+    the file is no page of specc, SP607 where its header cannot be read, SP603 where the folder does not exist. `force` overwrites both.
     """
     path = path.resolve()  # a link stays a link: what it points to is replaced
     if not path.parent.is_dir():
@@ -41,6 +41,13 @@ def _refuse_to_lose(path: Path, existing: str, text: str) -> None:
     """Stop unless `existing` is just what specc wrote, or what it would write now."""
     page = split_page(existing)
     if page is None:
+        if CLAIM.match(existing):
+            fail(
+                "SP607",
+                f"the header of `{shown_path(path)}` was edited, and cannot be read any more",
+                help="restore its first lines, write elsewhere with -o, or lose the edits with "
+                "--force",
+            )
         if existing.strip():
             fail(
                 "SP602",

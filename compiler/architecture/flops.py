@@ -12,7 +12,7 @@ activations, the softmax, rotary positions and lookups do not.
 Of attention those pairs count that a query may attend, exactly (`attended_pairs`). Under a causal
 mask that is half of what PaLM counts, whose formula is for every pair. Pairs that a mask tensor
 hides count, since kernels compute them; attention that is written out as products counts as it ran,
-with all pairs.
+with all pairs. The projections inside `nn.MultiheadAttention` count as products.
 
 A training step takes 3 times the forward: each product has two in the backward, one for the
 gradient of either operand. What is computed twice is not counted (recompute; the scores, in flash
@@ -94,7 +94,7 @@ def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Shar
     """
     total: Counter[Share] = Counter()
     for operation in run.operations:
-        if operation.attention is not None:
+        if operation.attention is not None and not _is_projection(operation, run):
             continue
         flops = product_flops(operation, lambda shape: _at_length(shape, run))
         if flops:
@@ -105,6 +105,15 @@ def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Shar
             raise NotCountedError(why)
         total["scores"] += run.times(call.path) * attention_flops(call, run.length)
     return {share: Fraction(total[share], run.length) for share in SHARES}
+
+
+def _is_projection(operation: Operation, run: Run) -> bool:
+    """Whether it is a product inside an attention that the attention's own formula leaves out:
+    torch's multi-head attention, alone, projects by itself, with its parameters.
+    """
+    assert operation.attention is not None
+    multi_head = run.attention[operation.attention].function == "multi_head_attention_forward"
+    return multi_head and any(form.name for form in operation.inputs)
 
 
 def product_flops(
@@ -119,12 +128,26 @@ def product_flops(
         return _FORMULAS[name](*shapes)
     if name in _WITH_A_VECTOR:
         return 2 * prod(shaped(operation.inputs[-2].shape))
-    if name == "aten.convolution":  # x [b, in, ..], weight [out, in / groups, ..]
-        weight = operation.inputs[1].shape
-        return 2 * prod(shaped(operation.outputs[0].shape)) * prod(weight[1:])
+    if name == "aten.convolution":
+        return _convolution_flops(operation, shaped)
     if name in _FORMULAS:
         raise NotCountedError(f"{operation.path or 'the model'} runs {operation.op}")
     return 0
+
+
+def _convolution_flops(operation: Operation, shaped: Callable[[Shape], Shape]) -> int:
+    """Of x [b, in, ..] and a weight [out, in / groups, ..]. Padding makes an output longer than its
+    input, by as much at any length.
+    """
+    x, weight, y = operation.inputs[0].shape, operation.inputs[1].shape, operation.outputs[0].shape
+    new = shaped(x)
+    sizes = []
+    for old, size, out in zip(x[2:], new[2:], y[2:], strict=True):
+        if size != old and not 3 * old < 4 * out < 5 * old:
+            where = operation.path or "the model"
+            raise NotCountedError(f"{where} runs a convolution with strides over places")
+        sizes.append(out + size - old)
+    return 2 * shaped(y)[0] * y[1] * prod(sizes) * prod(weight[1:])
 
 
 def _at_length(shape: Shape, run: Run) -> Shape:

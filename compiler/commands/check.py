@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import Tell, diagnostics_format
+from .options import Tell, diagnostics_format, end
 
 if TYPE_CHECKING:
     from specc.compiler.upkeep.verdict import Verdict
@@ -50,7 +49,7 @@ def command(paths: tuple[Path, ...], jobs: int | None, tell: Tell) -> None:
         if outcome.said:
             click.echo(outcome.said, err=True)
     click.echo(_summary(counts))
-    sys.exit(2 if counts["unknown"] else 1 if counts["stale"] else 0)
+    end(2 if counts["unknown"] else 1 if counts["stale"] else 0)
 
 
 def _annotate(verdict: Verdict, tell: Tell) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 
 import click
 
-from .options import Tell, diagnostics_format
+from .options import Tell, diagnostics_format, end
 
 
 @click.command("compile")
@@ -80,7 +79,7 @@ def command(
         tell(merged.notes, "warning")
         tell(merged.conflicts)
         click.echo(merged.render() if merged.conflicts else f"{merged.render()}; {found}")
-        sys.exit(1 if merged.conflicts else 0)
+        end(1 if merged.conflicts else 0)
     changed = write_page(path, text, force=force)
     tell(generated.warnings, "warning")
     tell(generated.notes, "note")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .models import model_options
-from .options import Tell, diagnostics_format
+from .options import Tell, diagnostics_format, end
 
 if TYPE_CHECKING:
     from specc.compiler.render.code_lines import CodeBlock
@@ -55,7 +54,7 @@ def command(
         raise click.UsageError("B is missing; with --set it may be left out: what A becomes")
     if b is not None and os.devnull in (a, b):
         _write_alone(a, b, length, degrees, no_color)
-        sys.exit(1)
+        end(1)
     comparison = _compared(_Asked(a, b, overrides, length, degrees, code), tell)
     if html is not None:
         from specc.compiler.render.html import html_diff
@@ -70,7 +69,7 @@ def command(
         html.write_text(text, encoding="utf-8", newline="\n")
     if html is None or form is not None:
         _write(comparison, form, everything, no_color)
-    sys.exit(0 if comparison.difference.empty else 1)
+    end(0 if comparison.difference.empty else 1)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -13,6 +12,11 @@ if TYPE_CHECKING:
     from specc.templates.diagnostic import Diagnostic
 
 FORMATS = ("text", "json", "github")
+
+
+def end(status: int) -> NoReturn:
+    """End the command with an exit status."""
+    raise click.exceptions.Exit(status)
 
 
 class Tell:
@@ -44,7 +48,8 @@ def diagnostics_format(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--format` and hand it a `Tell` as the argument `tell`.
 
     Stands under `@click.command`, among the options. What the command raises is printed in the
-    chosen form, and the program ends with 2; click's own exceptions go on to click.
+    chosen form, and the program ends with 2; click's own exceptions go on to click. A command ends
+    by `end`: a `SystemExit` is of the user's code, whose 0 would say that all is well.
     """
 
     @functools.wraps(command)
@@ -52,11 +57,15 @@ def diagnostics_format(command: Callable[..., Any]) -> Callable[..., Any]:
         tell = Tell(format)
         try:
             return command(*args, tell=tell, **options)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
+        except SystemExit as ended:
+            from specc.compiler.report import exit_as_error
+
+            tell.error(exit_as_error(ended))
         except Exception as error:
             tell.error(error)
-            sys.exit(2)
+        return end(2)
 
     return click.option(
         "--format", "format", type=click.Choice(FORMATS), default="text", show_default=True,

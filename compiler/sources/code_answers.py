@@ -101,10 +101,18 @@ class CodeAnswers:
         lines = documented(statement.function)
         if not lines:
             return []
-        words = self._body.lines[line - 1].strip().strip("\"'")
-        same = [n for n in lines if _without_note(source.lines[n - 1]) == words]
         docstring = source.at(lines[0])
-        return [(path, docstring, same[:1] or [lines[0]])]
+        own = documented(definition)
+        if line == own[-1]:
+            return [(path, docstring, [lines[-1]])]
+        words = self._words(line)
+        same = [n for n in lines if _without_note(source.lines[n - 1]) == words]
+        # Of lines that say the same (blank ones), the one that as many stand above.
+        above = sum(self._words(n) == words for n in own if n < line)
+        return [(path, docstring, [same[min(above, len(same) - 1)] if same else lines[0]])]
+
+    def _words(self, line: int) -> str:
+        return self._body.lines[line - 1].strip().strip("\"'")
 
     def _place(self, path: str, statement: Statement, marked: Iterable[int]) -> Place:
         lines = statements_of(path).lines

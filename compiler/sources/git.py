@@ -91,7 +91,9 @@ class Repository:
             return f"`{base}` has no such ancestor or earlier state"
         tails = {name: name for name in known}
         tails |= {tail: name for name in known if (tail := name.partition("/")[2])}
-        close = difflib.get_close_matches(base, [*tails], n=1)
+        if len(known) == 1:
+            return "it has no commit yet"
+        close = difflib.get_close_matches(base, [t for t in tails if t != base], n=1)
         if close:
             return f"did you mean `{tails[close[0]]}{revision.removeprefix(base)}`?"
         return "`git log --oneline` lists commits, `git branch --all` and `git tag` their names"

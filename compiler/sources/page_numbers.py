@@ -62,11 +62,17 @@ def set_numbers(text: str, overrides: Sequence[str]) -> str:
 
 def _fields(text: str) -> Iterator[_Field]:
     """The fields of the top-level dataclasses of a page."""
-    for node in ast.parse(text).body:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        at = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        fail("SP660", f"the page is no Python: {at}", help="put that right before numbers are set")
+    for node in tree.body:
         if isinstance(node, ast.ClassDef) and any(map(_is_dataclass, node.decorator_list)):
             for item in node.body:
-                if isinstance(item, ast.AnnAssign) and item.value is not None:
-                    assert isinstance(item.target, ast.Name)
+                if not isinstance(item, ast.AnnAssign) or item.value is None:
+                    continue
+                if isinstance(item.target, ast.Name):
                     yield _Field(item.target.id, ast.unparse(item.annotation), item.value)
 
 
@@ -104,7 +110,7 @@ def _written(text: str, changes: dict[tuple[int, int], tuple[_Field, str]]) -> s
     """The text with the values at these places exchanged; `ast` counts columns in UTF-8."""
     lines = text.encode("utf-8", errors="surrogateescape").splitlines(keepends=True)
     for (line, column), (field, value) in sorted(changes.items(), reverse=True):
-        assert field.value.end_lineno == line and field.value.end_col_offset is not None
-        old = lines[line - 1]
-        lines[line - 1] = old[:column] + value.encode() + old[field.value.end_col_offset :]
+        last, end = field.value.end_lineno, field.value.end_col_offset
+        assert last is not None and end is not None
+        lines[line - 1 : last] = [lines[line - 1][:column] + value.encode() + lines[last - 1][end:]]
     return b"".join(lines).decode("utf-8", errors="surrogateescape")

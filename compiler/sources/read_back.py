@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ..diagnostics import fail
 from ..survivors import words_left
 from .source import Source
+from .statements import lines_of
 
 if TYPE_CHECKING:
     from specc.templates.diagnostic import Diagnostic, Span
@@ -105,7 +106,7 @@ def _span(page: Source, line: int) -> Span | None:
 
     if page.path is None:
         return None
-    lines = page.page_text.splitlines()
+    lines = lines_of(page.page_text)
     text = lines[line - 1].rstrip() if line <= len(lines) else ""
     return Span(str(page.path), line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
 

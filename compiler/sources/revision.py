@@ -95,7 +95,10 @@ def _refuse(message: str, help: str) -> NoReturn:
 
 def _no_such_path(revised: Revised, path: str, inside: str, files: list[str]) -> NoReturn:
     from_here = posixpath.normpath(inside + revised.place)
-    if from_here in files:
+    outer = next((file for file in files if path.startswith(f"{file}/")), None)
+    if outer is not None:
+        help = f"`{outer}` is a repository of its own, a submodule: start specc in it"
+    elif from_here in files:
         help = f"did you mean `{revised.revision}:./{revised.place}`? A path is from the top folder"
     else:
         name = PurePosixPath(path).name

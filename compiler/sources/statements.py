@@ -58,7 +58,7 @@ class Statements:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lines = text.splitlines()
+        self.lines = lines_of(text)
         self.tree = ast.parse(text)
 
     def at(self, line: int) -> Statement:
@@ -80,6 +80,11 @@ class Statements:
             node = found
         assert isinstance(node, (ast.stmt, ast.Module))
         return Statement(node, tuple(parents))
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as Python counts them: a form feed in a docstring ends none."""
+    return text.removesuffix("\n").split("\n")
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:

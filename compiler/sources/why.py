@@ -23,7 +23,7 @@ from .answer import Answer, Because, Explained
 from .code_answers import CodeAnswers
 from .field_facts import FieldFacts
 from .page_answers import PageAnswers
-from .statements import Statements
+from .statements import Statements, lines_of
 
 
 def parse_lines(text: str) -> tuple[str, int, int]:
@@ -43,7 +43,7 @@ def explain(page: Path, first: int, last: int) -> Explained:
     if not page.is_file():
         refuse_missing(page)
     text = read_page(page)
-    lines = text.splitlines()
+    lines = lines_of(text)
     if not 1 <= first <= last <= len(lines):
         asked = f"{first}-{last}" if last != first else f"{first}"
         _no_line(f"`{shown_path(page)}` has lines 1 to {len(lines)}, and {asked} is asked for")
@@ -56,7 +56,7 @@ def explain(page: Path, first: int, last: int) -> Explained:
         )
     header, body = parsed
     target = recorded_target(header.origin, page)
-    above = len(lines) - len(body.splitlines())
+    above = len(lines) - len(lines_of(body))
     explainer = Explainer(trace(target, header.overrides), header.overrides)
     against = _Asked(page, header, body, above, explainer)
     answers = [
@@ -82,7 +82,7 @@ class Explainer:
 
     @functools.cached_property
     def lines(self) -> list[str]:
-        return self.text.splitlines()
+        return lines_of(self.text)
 
     def answer(self, line: int) -> Answer:
         """Where a line of the compiled body comes from; it counts from 1."""
@@ -98,7 +98,7 @@ class _Asked:
         self, page: Path, header: Header, body: str, above: int, explainer: Explainer
     ) -> None:
         self._explainer, self._above = explainer, above
-        self._lines = body.splitlines()
+        self._lines = lines_of(body)
         new = explainer.lines
         matcher = difflib.SequenceMatcher(None, self._lines, new, autojunk=False)
         self._same: dict[int, int] = {}

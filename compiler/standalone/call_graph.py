@@ -63,8 +63,7 @@ class CallGraph:
         if key in self.unseen or key == (None, _ROOT):
             return None
         if function is not None and any(
-            isinstance(p, cst.Param)
-            for p in (function.params.star_arg, function.params.star_kwarg)
+            isinstance(p, cst.Param) for p in (function.params.star_arg, function.params.star_kwarg)
         ):
             return None
         return self.sites.get(key) or None
@@ -126,9 +125,7 @@ def _call_graph(program: Program, kinds: Kinds) -> CallGraph:
 
 def _read_outside(graph: CallGraph, kinds: Kinds, owner: str | None, statement: Any) -> None:
     """A statement outside of functions."""
-    inside = cst.FunctionDef(
-        cst.Name("_"), cst.Parameters(), cst.IndentedBlock([statement])
-    )
+    inside = cst.FunctionDef(cst.Name("_"), cst.Parameters(), cst.IndentedBlock([statement]))
     _Reader(graph, kinds, owner, inside).read(statement, {})
 
 
@@ -180,12 +177,16 @@ class _Reader:
                     overs = [None, *values] if tree.dotted(over.func) == "enumerate" else values
             for target, part in zip(targets, overs, strict=False):
                 known = frozenset({"?"}) if part is None else self.kinds.elements(part, inner)
-                for name in tree.stored_names(cst.Assign([cst.AssignTarget(target)], cst.Name("_"))):
+                for name in tree.stored_names(
+                    cst.Assign([cst.AssignTarget(target)], cst.Name("_"))
+                ):
                     inner[name] = known
             clause = clause.inner_for_in
         return inner
 
-    def _value(self, node: cst.BaseExpression, names: Mapping[str, Kind], parent: Any = None) -> None:
+    def _value(
+        self, node: cst.BaseExpression, names: Mapping[str, Kind], parent: Any = None
+    ) -> None:
         """A function, class or module used as a value: whoever gets it may call it."""
         if not isinstance(node, (cst.Name, cst.Attribute)):
             return
@@ -243,7 +244,9 @@ class _Reader:
 
     def _by_attribute(self, node: cst.Call, names: Mapping[str, Kind], kind: str) -> list[Key]:
         if not isinstance(node.func, cst.Attribute):
-            if kind == "?" and not (isinstance(node.func, cst.Name) and node.func.value not in names):
+            if kind == "?" and not (
+                isinstance(node.func, cst.Name) and node.func.value not in names
+            ):
                 self._may_call("forward")  # a module, of which nothing is known
             return []
         name = node.func.attr.value

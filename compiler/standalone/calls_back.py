@@ -12,7 +12,7 @@ import libcst as cst
 
 from .. import tree
 from .inline_calls import as_expression
-from .kinds_of import NONE, Kinds, kinds_of
+from .kinds_of import NONE, kinds_of
 from .program import Program
 from .purity import is_pure
 from .substitute import substituted

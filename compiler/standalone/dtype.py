@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 
 from .. import tree
-from .kinds_of import MESH, Kinds, kinds_of
+from .kinds_of import MESH, kinds_of
 from .program import Program
 
 DTYPE = "dtype"

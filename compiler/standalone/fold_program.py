@@ -13,15 +13,16 @@ import libcst as cst
 
 from .. import tree
 from .inline_calls import inline_calls
-from .kinds_of import Kinds, kinds_of
+from .kinds_of import kinds_of
 from .link import Late, link
+from .narrow import narrow
 from .one_class import unite_classes
 from .program import Program
 from .records import constant_attributes, join_fields, record_names, unwrap
-from .signatures import bind_constants, drop_unread, narrow
+from .signatures import bind_constants, drop_unread
 from .simplify import Simplifier
 from .tidy_locals import tidy_locals
-from .unread import drop_unread_members, drop_unreached
+from .unread import drop_unreached, drop_unread_members
 
 MOST_ROUNDS = 200
 

@@ -62,9 +62,7 @@ def _made(first: Any, second: Any) -> Any:
         if dotted == "nn.init.constant_" and len(rest) == 1:
             name = _MADE.get(tree.code(rest[0].value), "")
             return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)))
-        return node.with_changes(
-            func=cst.Attribute(node, cst.Name("normal_")), args=rest
-        )
+        return node.with_changes(func=cst.Attribute(node, cst.Name("normal_")), args=rest)
 
     dotted = tree.dotted(call.func)
     constant = dotted == "nn.init.constant_" and len(rest) == 1

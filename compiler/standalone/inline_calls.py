@@ -163,9 +163,11 @@ class _Inliner:
                 return None
             new[-1] = final.with_changes(
                 body=[small.with_changes(value=returned)],
-                trailing_whitespace=line.trailing_whitespace
-                if line.trailing_whitespace.comment is not None
-                else final.trailing_whitespace,
+                trailing_whitespace=(
+                    line.trailing_whitespace
+                    if line.trailing_whitespace.comment is not None
+                    else final.trailing_whitespace
+                ),
             )
         return tree.with_leading(new, list(line.leading_lines))
 
@@ -189,7 +191,9 @@ class _Inliner:
     # ---------------------------------------------------------------- expressions
 
     def _expression(self, node: Any, names: Mapping[str, Kind]) -> Any:
-        if isinstance(node, (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda)):
+        if isinstance(
+            node, (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda)
+        ):
             return node  # with names of its own, and run as often as it likes
         if isinstance(node, cst.Call):
             key = self._callee(node, names)
@@ -260,7 +264,11 @@ class _Inliner:
             return None
         if key in self.graph.unseen or (function.decorators and not is_static(function)):
             return None
-        if any(isinstance(i, (cst.Yield, cst.FunctionDef, cst.Lambda)) for s in tree.body_of(function) for i in tree.walk(s)):
+        if any(
+            isinstance(i, (cst.Yield, cst.FunctionDef, cst.Lambda))
+            for s in tree.body_of(function)
+            for i in tree.walk(s)
+        ):
             return None
         if name in tree.loaded_names(function.body):
             return None
@@ -291,13 +299,17 @@ class _Inliner:
             often = loads.count(name)
             movable = is_pure(argument) or is_record_of_pure(argument, self.records)
             steady = value is not None or not set(tree.loaded_names(cst.Expr(argument))) & stored
-            if steady and name not in stored and (
-                is_path(argument)
-                or is_record_of_pure(argument, self.records)
-                or (movable and often <= 1)
-                or (value is not None and movable and len(tree.code(argument)) <= SHORT)
-                or (value is not None and often == 1 and self._first(value, name, given))
-                or isinstance(argument, cst.Lambda)
+            if (
+                steady
+                and name not in stored
+                and (
+                    is_path(argument)
+                    or is_record_of_pure(argument, self.records)
+                    or (movable and often <= 1)
+                    or (value is not None and movable and len(tree.code(argument)) <= SHORT)
+                    or (value is not None and often == 1 and self._first(value, name, given))
+                    or isinstance(argument, cst.Lambda)
+                )
             ):
                 mapping[name] = argument
             elif value is not None:
@@ -328,7 +340,9 @@ class _Inliner:
         self, call: cst.Call, key: Key, function: cst.FunctionDef, params: list[cst.Param]
     ) -> dict[str, cst.BaseExpression] | None:
         star = function.params.star_arg
-        positional = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        positional = [
+            p.name.value for p in (*function.params.posonly_params, *function.params.params)
+        ]
         if key[0] is not None and not is_static(function):
             positional = positional[1:]
         names = [p.name.value for p in params]
@@ -366,9 +380,7 @@ def _free(mapping: Mapping[str, cst.BaseExpression]) -> set[str]:
 
 
 def _returns(statements: list[Any]) -> bool:
-    return any(
-        isinstance(item, cst.Return) for s in statements for item in tree.own(s)
-    )
+    return any(isinstance(item, cst.Return) for s in statements for item in tree.own(s))
 
 
 def _always_returns(statements: list[Any]) -> bool:

@@ -9,9 +9,7 @@ A kind is a set of alternatives: names of classes, "None", and
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
@@ -19,11 +17,20 @@ import libcst as cst
 from specc.runtime import Axis, Mesh
 
 from .. import tree
+from .bound_names import (
+    SELF,
+    SOME,
+    UNKNOWN,
+    Each,
+    Kind,
+    Said,
+    Unpacked,
+    bound_in,
+    elements_of,
+    stored_in,
+)
 from .program import Program, is_property
 
-Kind = frozenset[str]
-UNKNOWN: Kind = frozenset({"?"})
-SOME: Kind = frozenset({"some"})
 NONE: Kind = frozenset({"None"})
 MESH: Kind = frozenset({"Mesh"})
 AXIS: Kind = frozenset({"Axis"})
@@ -43,7 +50,7 @@ class Environment(Mapping[str, Kind]):
     def __init__(self, kinds: Kinds, owner: str | None, function: cst.FunctionDef) -> None:
         self.kinds = kinds
         self._known: dict[str, Kind] = {}
-        self._bound = _bound_in(function)
+        self._bound = bound_in(function)
         self._busy: set[str] = set()
         self._owner = owner
 
@@ -62,13 +69,13 @@ class Environment(Mapping[str, Kind]):
 
     def _of(self, value: Any) -> Kind:
         if isinstance(value, frozenset):
-            return frozenset({self._owner}) if value == _SELF and self._owner else value
-        if isinstance(value, _Said):
+            return frozenset({self._owner}) if value == SELF and self._owner else value
+        if isinstance(value, Said):
             kind = self.kinds.annotation(value.annotation)
             return kind | NONE if value.or_none else kind
-        if isinstance(value, _Each):
+        if isinstance(value, Each):
             return self.kinds.elements(value.over, self)
-        if isinstance(value, _Unpacked):
+        if isinstance(value, Unpacked):
             # A method of a tensor that is unpacked gives tensors, `split` or `unbind`.
             return TENSOR if self.kinds.of(value.call, self) == TENSOR else UNKNOWN
         return self.kinds.of(value, self)
@@ -81,97 +88,6 @@ class Environment(Mapping[str, Kind]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._bound
-
-
-@functools.lru_cache(maxsize=1 << 13)
-def _bound_in(function: cst.FunctionDef) -> dict[str, list[Any]]:
-    """What a function binds to each name: expressions, kinds, and what annotations say."""
-    bound: dict[str, list[Any]] = {}
-    for position, param in enumerate(tree.every_parameter(function)):
-        value: Any = _Said(
-            param.annotation,
-            isinstance(param.default, cst.Name) and param.default.value == "None",
-        )
-        if position == 0 and param.name.value == "self":
-            value = _SELF
-        elif param in (function.params.star_arg, function.params.star_kwarg):
-            value = SOME
-        bound[param.name.value] = [value]
-
-    def bind(target: Any, value: Any) -> None:
-        if isinstance(target, cst.Name):
-            bound.setdefault(target.value, []).append(value)
-        elif isinstance(target, (cst.Tuple, cst.List)):
-            values = _elements(value, len(target.elements))
-            for element, part in zip(target.elements, values, strict=True):
-                bind(element.value, part)
-        elif isinstance(target, cst.StarredElement):
-            bind(target.value, SOME)
-
-    for item in tree.own(function):
-        kind = type(item)
-        if kind is cst.Assign:
-            for target in item.targets:  # type: ignore[attr-defined]
-                bind(target.target, item.value)  # type: ignore[attr-defined]
-        elif kind not in _BINDING:
-            continue
-        elif isinstance(item, cst.AnnAssign):
-            said = _Said(item.annotation, False)
-            bind(item.target, said if item.value is None else item.value)
-        elif isinstance(item, (cst.For, cst.CompFor)):
-            bind(item.target, _Each(item.iter))
-        elif isinstance(item, cst.NamedExpr):
-            bind(item.target, item.value)
-        elif isinstance(item, cst.FunctionDef):
-            bound.setdefault(item.name.value, []).append(SOME)
-        else:
-            for name in tree.stored_names(item):
-                bound.setdefault(name, []).append(UNKNOWN)
-    return bound
-
-
-_BINDING = frozenset(
-    {cst.AnnAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.FunctionDef, cst.AugAssign,
-     cst.AsName, cst.Del, cst.Import, cst.ImportFrom}
-)  # fmt: skip
-_SELF: Kind = frozenset({"self"})
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What an annotation says, and whether the default is None."""
-
-    annotation: cst.Annotation | None
-    or_none: bool
-
-
-class _Each:
-    """An element of what is iterated."""
-
-    def __init__(self, over: cst.BaseExpression) -> None:
-        self.over = over
-
-
-def _elements(value: Any, count: int) -> list[Any]:
-    if isinstance(value, cst.Tuple) and len(value.elements) == count:
-        return [e.value for e in value.elements]
-    if isinstance(value, _Each) and isinstance(value.over, cst.Call):
-        dotted = tree.dotted(value.over.func)
-        args = [a.value for a in value.over.args]
-        if dotted == "enumerate" and count == 2 and args:
-            return [SOME, _Each(args[0])]
-        if dotted == "zip" and len(args) >= count:
-            return [_Each(a) for a in args[:count]]
-    if isinstance(value, cst.Call):
-        return [_Unpacked(value)] * count
-    return [UNKNOWN] * count
-
-
-class _Unpacked:
-    """A part of what a call returns."""
-
-    def __init__(self, call: cst.Call) -> None:
-        self.call = call
 
 
 class Kinds:
@@ -220,8 +136,8 @@ class Kinds:
     # ---------------------------------------------------------------- attributes
 
     def _note_stores(self, owner: str, function: cst.FunctionDef) -> None:
-        for name, part in _stored_in(function):
-            value = self.annotation(part.annotation) if isinstance(part, _Said) else part
+        for name, part in stored_in(function):
+            value = self.annotation(part.annotation) if isinstance(part, Said) else part
             self._stores.setdefault((owner, name), []).append((function, value))
 
     def stores(self, owner: str, name: str) -> list[tuple[cst.FunctionDef, Any]]:
@@ -243,11 +159,15 @@ class Kinds:
         stored = self.stores(owner, name)
         if stored:
             found = [
-                v
-                if isinstance(v, frozenset)
-                else UNKNOWN
-                if isinstance(v, (_Each, _Unpacked))
-                else self.of(v, self.environment(owner, f))
+                (
+                    v
+                    if isinstance(v, frozenset)
+                    else (
+                        UNKNOWN
+                        if isinstance(v, (Each, Unpacked))
+                        else self.of(v, self.environment(owner, f))
+                    )
+                )
                 for f, v in stored
             ]
             return frozenset().union(*found)
@@ -302,10 +222,10 @@ class Kinds:
         clause: cst.CompFor | None = node.for_in
         while clause is not None:
             targets = [clause.target]
-            parts: list[Any] = [_Each(clause.iter)]
+            parts: list[Any] = [Each(clause.iter)]
             if isinstance(clause.target, cst.Tuple):
                 targets = [e.value for e in clause.target.elements]
-                parts = _elements(parts[0], len(targets))
+                parts = elements_of(parts[0], len(targets))
             for target, part in zip(targets, parts, strict=True):
                 if isinstance(target, cst.Name):
                     known = part if isinstance(part, frozenset) else self.elements(part.over, inner)
@@ -390,34 +310,6 @@ class Kinds:
                     return TENSOR
         forward = self.program.method(callee, "forward")
         return self.annotation(forward.returns) if forward is not None else UNKNOWN
-
-
-@functools.lru_cache(maxsize=1 << 13)
-def _stored_in(function: cst.FunctionDef) -> tuple[tuple[str, Any], ...]:
-    """What a method stores in attributes of `self`."""
-    found: list[tuple[str, Any]] = []
-    for item in tree.walk(function):
-        pairs: list[tuple[Any, Any]] = []
-        kind = type(item)
-        if kind is cst.Assign:
-            pairs = [(t.target, item.value) for t in item.targets]  # type: ignore[attr-defined]
-        elif kind not in (cst.AnnAssign, cst.AugAssign, cst.For):
-            continue
-        elif isinstance(item, cst.AnnAssign):
-            said = _Said(item.annotation, False)
-            pairs = [(item.target, said if item.value is None else item.value)]
-        elif isinstance(item, (cst.AugAssign, cst.For)):
-            pairs = [(item.target, UNKNOWN)]
-        for target, value in pairs:
-            inner: list[tuple[Any, Any]] = [(target, value)]
-            if isinstance(target, cst.Tuple):
-                parts = _elements(value, len(target.elements))
-                inner = [(e.value, p) for e, p in zip(target.elements, parts, strict=True)]
-            for one, part in inner:
-                name = tree.self_attribute(one)
-                if name is not None:
-                    found.append((name, part))
-    return tuple(found)
 
 
 def kinds_of(program: Program) -> Kinds:

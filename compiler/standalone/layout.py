@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from typing import Any
 
 import black
@@ -116,5 +115,3 @@ def _without_breaks(node: Any) -> Any:
     if isinstance(node, (cst.If, cst.IfExp)):
         node = node.with_changes(test=tree.bare(node.test))
     return tree.rebuild(node, _without_breaks)
-
-

@@ -11,7 +11,7 @@ import libcst as cst
 
 from .. import tree
 from .guards import without_guards
-from .kinds_of import Kinds, kinds_of
+from .kinds_of import kinds_of
 from .program import Home, Program
 from .records import record_names
 from .runtime_source import RuntimeFile, home_of, runtime_file

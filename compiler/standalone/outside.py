@@ -52,7 +52,9 @@ def _defaults(line: str, names: tuple[str, ...]) -> dict[str, Any]:
     words = line.replace(" as ", " ").split()
     try:
         if words[0] == "import":
-            thing: Any = importlib.import_module(words[1] if " as " in line else words[1].split(".")[0])
+            thing: Any = importlib.import_module(
+                words[1] if " as " in line else words[1].split(".")[0]
+            )
         else:
             thing = getattr(importlib.import_module(words[1]), words[3])
         for name in names:

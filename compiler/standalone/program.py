@@ -15,7 +15,6 @@ import libcst as cst
 from .. import tree
 
 
-
 @dataclass(frozen=True)
 class Home:
     """Where the runtime defines a name."""
@@ -80,9 +79,7 @@ class Program:
                     if kept is not None:
                         body.append(kept)
                 old = tree.body_of(node)
-                if len(body) != len(old) or any(
-                    a is not b for a, b in zip(body, old, strict=True)
-                ):
+                if len(body) != len(old) or any(a is not b for a, b in zip(body, old, strict=True)):
                     self.statements[name] = tree.with_body(node, body)
 
     def class_of(self, name: str) -> cst.ClassDef | None:

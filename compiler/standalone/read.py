@@ -132,4 +132,3 @@ def _reads(statements: Any) -> Iterator[str]:
                 yield item.value
             elif isinstance(item, cst.Attribute) and id(item) not in stored:
                 yield item.attr.value
-

@@ -13,10 +13,10 @@ import libcst as cst
 from .. import tree
 from .call_graph import CallGraph, call_graph
 from .kinds_of import Kinds, class_names
+from .local_names import renamed_local
 from .program import Program
 from .purity import is_literal, is_pure
 from .substitute import substituted
-from .tidy_locals import renamed_local
 
 
 def record_names(program: Program) -> frozenset[str]:
@@ -129,7 +129,9 @@ def unwrap(program: Program, kinds: Kinds, records: frozenset[str]) -> bool:
     """A record of one field and no method is that field, in place; says whether there was one."""
     for owner in sorted(records):
         fields = program.fields(owner)
-        methods = [i for i in tree.body_of(program.statements[owner]) if isinstance(i, cst.FunctionDef)]
+        methods = [
+            i for i in tree.body_of(program.statements[owner]) if isinstance(i, cst.FunctionDef)
+        ]
         if len(fields) != 1 or methods:
             continue
         graph = call_graph(program, kinds)

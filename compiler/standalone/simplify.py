@@ -16,10 +16,10 @@ from specc.runtime import Axis, Mesh
 from .. import tree
 from ..value import Scope, Unknown, evaluate, literal
 from .kinds_of import NONE, Environment, Kind, Kinds, class_names, never_none
-from .program import Program, is_empty
+from .local_names import bound_once, choices
 from .outside import without_defaults
+from .program import Program, is_empty
 from .purity import is_harmless, is_literal, is_pure
-from .tidy_locals import bound_once, choices
 
 _NOTHING = Scope({})
 _MESH = Mesh.single()
@@ -280,7 +280,9 @@ class Simplifier:
         classes = class_names(kind, self.program)
         if classes:
             found = [self.constants.get((c, name)) for c in classes]
-            if all(f is not None and tree.code(f) == tree.code(found[0]) for f in found if found[0]):
+            if all(
+                f is not None and tree.code(f) == tree.code(found[0]) for f in found if found[0]
+            ):
                 if found[0] is not None:
                     return found[0]
         return node
@@ -532,9 +534,7 @@ def _denied(node: cst.UnaryOperation) -> cst.BaseExpression:
     return node
 
 
-def _compared_choice(
-    choice: cst.IfExp, right: cst.BaseExpression
-) -> cst.BaseExpression | None:
+def _compared_choice(choice: cst.IfExp, right: cst.BaseExpression) -> cst.BaseExpression | None:
     """`("a" if test else "b") == "a"` is `test`."""
     if not (is_literal(choice.body) and is_literal(choice.orelse) and is_literal(right)):
         return None

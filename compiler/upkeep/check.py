@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..diagnostics import fail, shown_path
-from ..fingerprint import Fingerprints
+from ..fingerprint import Fingerprints, library_hash
 from ..header import CLAIM, Header, black_version, digest, split_page
+from ..report import exit_as_error
 from ..target import Target, parse_target
 from ..write import read_page
 from . import verdict as cause
@@ -81,8 +82,13 @@ def decide(found: Undecided) -> Verdict:
     page, body, causes = found.page, found.body, found.causes
     try:
         new = generate(found.target, found.header.overrides, validate=False).compiled.body
+    except SystemExit as ended:
+        return _without_a_page(found, exit_as_error(ended))
     except Exception as error:
         return _without_a_page(found, error)
+    if cause.LIBRARY in causes and found.header.library == library_hash(found.target.file, new):
+        # It was taken by the imports of the body, which an edit changes or makes unreadable.
+        causes = tuple(name for name in causes if name != cause.LIBRARY)
     if new == body:
         # The edit, if there was one, is what the spec gives by now.
         kept = tuple(name for name in causes if name != cause.EDITED)

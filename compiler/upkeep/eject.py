@@ -57,6 +57,12 @@ def eject_standalone(page: Path, output: Path, *, force: bool = False) -> bool:
     """
     from ..standalone import standalone_page
 
+    if output.exists() and output.samefile(page):
+        fail(
+            "SP677",
+            f"`{shown_path(output)}` is the page itself, and the page stays as it is",
+            help="name another file with -o",
+        )
     text = read_page(page)
     _refuse_markers(page, text)
     standalone = standalone_page(text, page.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..header import CLAIM
 from .git_answers import ask_git
 
-_LONGEST_CLAIM = 400  # characters that the pattern may have to look at
+_LONGEST_CLAIM = 4000  # characters that the pattern may have to look at: a license, and a header
 
 
 def find_pages(paths: Sequence[Path] = ()) -> list[Path]:

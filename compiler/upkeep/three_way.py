@@ -16,7 +16,7 @@ from .conflict_markers import first_marker
 from .three_way_base import Base, find_base
 from .three_way_imports import merge_imports, split_imports
 from .three_way_names import lost_names
-from .three_way_text import Conflict, Piece, marked, merge_texts
+from .three_way_text import Conflict, Piece, lines_of, marked, merge_texts
 
 if TYPE_CHECKING:
     from specc.templates.diagnostic import Diagnostic
@@ -102,7 +102,7 @@ def merge_bodies(yours: str, base: str, new: str) -> list[Piece]:
     imports = merge_imports(mine, old, theirs, words.__contains__)
     if imports is None:
         return merge_texts(yours, base, new)
-    return [*before, *imports.splitlines(keepends=True), *after]
+    return [*before, *lines_of(imports), *after]
 
 
 def _words(pieces: Sequence[Piece]) -> set[str]:
@@ -123,12 +123,12 @@ def _refuse_nonsense(page: Path, text: str) -> None:
         )
     try:
         ast.parse(text)
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:  # ValueError: zero bytes, bytes that are no UTF-8
+        at = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
         fail(
             "SP672",
-            f"`{shown_path(page)}` is no Python, so its edits cannot be merged: line "
-            f"{error.lineno}: {error.msg}",
-            help="mend that line first",
+            f"`{shown_path(page)}` is no Python, so its edits cannot be merged: {at}",
+            help="mend that first",
         )
 
 

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from .three_way_text import lines_of
+
 
 @dataclass(frozen=True)
 class Split:
@@ -33,7 +35,7 @@ class Split:
 
 def split_imports(body: str) -> Split | None:
     """None where imports and other things stand among each other: a comment, a `try`."""
-    lines = body.splitlines(keepends=True)
+    lines = lines_of(body)
     nodes = ast.parse(body).body
     at = [n for n, node in enumerate(nodes) if isinstance(node, ast.Import | ast.ImportFrom)]
     if not at or at[-1] - at[0] != len(at) - 1:

@@ -15,13 +15,17 @@ from collections.abc import Iterator
 def lost_names(merged: str, yours: str, new: str) -> list[tuple[int, str]]:
     """Lines of the merged page, each with a name on it that means nothing any more.
 
-    A name of Python's that no scope binds, or an attribute that the page before the merge stored
-    or defined and the merged one does not. What is missing on either side already is not a loss.
+    A name of Python's that no scope binds, or an attribute that either side stored or defined and
+    the merged one does not. What is missing on either side already is not a loss.
     """
     known = {*_unbound(yours), *_unbound(new)}
     unbound = {name for name in _unbound(merged) if name not in known}
-    defined = _attributes(new) | _attributes(merged)
-    lost = {name for name in _attributes(yours) if name not in defined}
+    lost = {
+        name
+        for side, other in ((yours, new), (new, yours))
+        for name in _attributes(side) - _attributes(merged)
+        if name not in _undefined(other)
+    }
     return sorted({*_places(merged, unbound, lost)}) if unbound or lost else []
 
 
@@ -51,6 +55,12 @@ def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
             yield symbol.get_name()
     for inner in scope.get_children():
         yield from _globals(inner)
+
+
+def _undefined(text: str) -> set[str]:
+    """Attributes that a page reads and has from elsewhere."""
+    nodes = ast.walk(ast.parse(text))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} - _attributes(text)
 
 
 def _attributes(text: str) -> set[str]:

@@ -38,9 +38,9 @@ def merge_texts(yours: str, base: str, new: str) -> list[Piece]:
     Raises `SpecError`: SP678 where there is no git that could merge.
     """
     if yours in (base, new):
-        return [*_lines(new)]
+        return [*lines_of(new)]
     if new == base:
-        return [*_lines(yours)]
+        return [*lines_of(yours)]
     pieces: list[Piece] = []
     for piece in _merged_by_git(yours, base, new):
         pieces += [piece] if isinstance(piece, str) else _resolved(piece)
@@ -63,7 +63,7 @@ def marked(pieces: Sequence[Piece]) -> tuple[str, list[int]]:
     return "".join(lines), starts
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     """Lines with their ends: nothing but a newline ends one, as for git."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop()
@@ -75,12 +75,12 @@ def _merged_by_git(yours: str, base: str, new: str) -> Iterator[Piece]:
         names = []
         for name, text in (("yours", yours), ("base", base), ("new", new)):
             path = Path(folder, name)
-            content = "".join(_lines(text))  # a last line without an end cannot be told in pieces
+            content = "".join(lines_of(text))  # a last line without an end cannot be told in pieces
             path.write_text(content, encoding="utf-8", errors="surrogateescape", newline="\n")
             names.append(str(path))
         answer = _merge_file(names)
     held: list[list[str]] | None = None
-    for line in _lines(answer.decode("utf-8", errors="surrogateescape")):
+    for line in lines_of(answer.decode("utf-8", errors="surrogateescape")):
         sign = line[0] if line.startswith(line[0] * _MARK) else ""
         if sign == "<":
             held = [[]]

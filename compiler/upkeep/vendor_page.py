@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..diagnostics import fail, shown_path
 from ..header import split_page
+from .three_way_text import lines_of
 from .vendor_runtime import PACKAGE, RuntimeFiles
 
 
@@ -27,15 +28,17 @@ def vendored_page(page: Path, text: str, runtime: RuntimeFiles) -> VendoredPage:
     """
     parsed = split_page(text)
     body = parsed[1] if parsed else text
+    above = text.count("\n") - body.count("\n")  # lines of the header
     try:
-        tree = ast.parse(body)
-    except SyntaxError as error:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        at = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
         fail(
             "SP697",
-            f"`{shown_path(page)}` is not Python: line {error.lineno}: {error.msg}",
+            f"`{shown_path(page)}` is not Python: {at}",
             help="compile it again, or put right what was edited",
         )
-    lines = body.splitlines(keepends=True)
+    lines = lines_of(text)
     modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and any(_of_specc(alias.name) for alias in node.names):
@@ -51,7 +54,7 @@ def vendored_page(page: Path, text: str, runtime: RuntimeFiles) -> VendoredPage:
         line = lines[node.lineno - 1]
         start = len(line.encode()[: node.col_offset].decode())
         lines[node.lineno - 1] = line[:start] + line[start:].replace(PACKAGE, ".runtime", 1)
-    return VendoredPage("".join(lines), frozenset(modules))
+    return VendoredPage("".join(lines[above:]), frozenset(modules))
 
 
 def _of_specc(module: str) -> bool:

@@ -69,6 +69,27 @@ _SUMS = """class Layer(nn.Module):
 
 """
 
+_CONVOLUTION = """class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv1d(WIDTH, WIDTH, 4, padding=3, groups=WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x.mT)[..., : x.shape[1]].mT
+
+"""
+
+_MULTI_HEAD = """class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        barred = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        return self.mix(x, x, x, attn_mask=barred, need_weights={weights})[0]
+
+"""
+
 _PRODUCTS = """scores = q @ k.transpose(-1, -2)
         barred = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         y = scores.masked_fill(barred, float("-inf")).softmax(-1) @ v"""
@@ -99,3 +120,13 @@ def experts() -> str:
 def running_sums() -> str:
     """Places meet in a running sum."""
     return _MODEL.format(layer=_SUMS)
+
+
+def convolution() -> str:
+    """Each channel's last four places, padded: 3 places more come out than go in."""
+    return _MODEL.format(layer=_CONVOLUTION)
+
+
+def multi_head(*, weights: bool) -> str:
+    """torch's module, which projects by itself; with `weights` it multiplies matrices."""
+    return _MODEL.format(layer=_MULTI_HEAD.format(weights=weights))

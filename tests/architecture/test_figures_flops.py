@@ -66,7 +66,7 @@ def test_a_page_multiplies_what_torch_counts(backward: bool) -> None:
     assert ours * run.length * (3 if backward else 1) == counted(run, backward=backward)
 
 
-@pytest.mark.parametrize("name", ["by_products", "linear", "experts"])
+@pytest.mark.parametrize("name", ["by_products", "linear", "experts", "convolution"])
 def test_what_a_user_wrote_counts_as_it_runs(name: str) -> None:
     run = run_page(getattr(hand_written_pages, name)(), name, length=64)
     assert run.places != run.length  # so that the sizes of what ran are put right
@@ -81,6 +81,24 @@ def test_products_of_attention_by_hand_are_scores() -> None:
     found = by_name(run_page(hand_written_pages.by_products(), "by hand", length=64))
     # 3 layers, 48 channels in all, every one of 64 places, two products.
     assert found["flops.forward.scores"].value == 3 * 2 * 2 * 48 * 64
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_torchs_multi_head_attention_projects(weights: bool) -> None:
+    page = hand_written_pages.multi_head(weights=weights)
+    found = by_name(run_page(page, "multi-head", length=64))
+    # 3 layers of 48 channels: three projections in, one out, for each place.
+    assert found["flops.forward.projections"].value == 3 * 2 * 4 * 48 * 48
+    # A mask is a tensor: all pairs count.
+    assert found["flops.forward.scores"].value == 3 * 2 * 2 * 48 * 64
+
+
+def test_strides_over_places_are_refused() -> None:
+    page = hand_written_pages.convolution().replace("padding=3", "padding=3, stride=2")
+    page = page.replace("return self.mix(x.mT)", "return self.mix(x.mT).repeat(1, 1, 2)")
+    run = run_page(page, "strides", length=64)
+    note = by_name(run)["flops.forward"].note
+    assert note == "layers.0.mix runs a convolution with strides over places, which is not counted"
 
 
 def by_name(run: Run) -> dict[str, Any]:
