@@ -14,7 +14,8 @@ def write_page(path: Path, text: str, *, force: bool = False) -> bool:
     """Write `text` to `path`; True if the file was not there or was different.
 
     Raises `SpecError`: SP601 where the page was edited by hand since it was generated, SP602 where
-    the file is no page of specc, SP607 where its header cannot be read, SP603 where the folder does not exist. `force` overwrites both.
+    the file is no page of specc, SP607 where its header cannot be read, SP603 where the folder does
+    not exist. `force` overwrites all but the last.
     """
     path = path.resolve()  # a link stays a link: what it points to is replaced
     if not path.parent.is_dir():

@@ -106,9 +106,9 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = Fal
     """
     if cos.shape[-2] != x.shape[1] or cos.shape[-1] > x.shape[-1]:
         raise ValueError(
-            f"rotary tables of {cos.shape[-2]} positions x {cos.shape[-1]} channels do not fit heads of "
-            f"{x.shape[1]} positions x {x.shape[-1]} channels: the positions have to be equal, "
-            "the channels no more"
+            f"rotary tables of {cos.shape[-2]} positions x {cos.shape[-1]} channels do not fit "
+            f"heads of {x.shape[1]} positions x {x.shape[-1]} channels: the positions have to be "
+            "equal, the channels no more"
         )
     cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)  # [s, 1, dim], or [b, s, 1, dim]
     turned, rest = x[..., : cos.shape[-1]].float(), x[..., cos.shape[-1] :]

@@ -18,6 +18,7 @@ from .flops import SHARES, NotCountedError, Share, forward_flops
 from .kv_cache import NothingSaysError, bytes_of_sequence, bytes_per_token
 from .read import read
 from .run import Run
+from .tree import Architecture
 
 _LABELS: dict[Share, str] = {
     "projections": "attention projections",
@@ -29,12 +30,17 @@ _LABELS: dict[Share, str] = {
 
 
 def figures(
-    run: Run, *, layouts: Sequence[Degrees] = (), dtype: torch.dtype = torch.bfloat16
+    run: Run,
+    *,
+    layouts: Sequence[Degrees] = (),
+    dtype: torch.dtype = torch.bfloat16,
+    architecture: Architecture | None = None,
 ) -> tuple[Figure, ...]:
     """The figures of a model, in the order in which they are shown; levels nest.
 
     For sequences of `run.length` places, one at a time, with caches and activations in `dtype`.
     What a run cannot say has no value, and the reason in its note. Rounded to whole numbers.
+    `architecture`: what `read(run)` gave, where it is there already.
 
     - `parameters`, `.active`, `.embedding`, `.output`, `.rest`: see figures_parameters.py;
     - `flops.forward` per token, with `.projections`, `.scores`, `.mlp`, `.output`, `.other`, and
@@ -43,7 +49,7 @@ def figures(
     - `saved.layer`, `saved.layers` per token: see saved.py;
     - `weights.LAYOUT.parameters`, `weights.LAYOUT.bytes` on the fullest rank: see rank_weights.py.
     """
-    shares = Shares(read(run).root, run.output_weight)
+    shares = Shares((architecture or read(run)).root, run.output_weight)
     return (
         *ParameterCounts(run, shares).figures(),
         *_flop_figures(run, shares),

@@ -103,7 +103,7 @@ class CodeAnswers:
             return []
         docstring = source.at(lines[0])
         own = documented(definition)
-        if line == own[-1]:
+        if len(own) > 1 and line == own[-1]:
             return [(path, docstring, [lines[-1]])]
         words = self._words(line)
         same = [n for n in lines if _without_note(source.lines[n - 1]) == words]

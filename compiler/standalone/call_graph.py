@@ -1,4 +1,4 @@
-"""Which function each call of the program reaches, and which may be called from where nobody sees."""
+"""Which function each call reaches, and which may be called from where nobody sees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import libcst as cst
 
 from .. import tree
-from .kinds_of import NONE, Kind, Kinds
+from .bound_names import Kind
+from .kinds_of import NONE, Kinds
 from .program import Program, is_property, is_static
 
 Key = tuple[str | None, str]  # a class or None, and the function's name
@@ -37,7 +38,7 @@ class CallGraph:
 
     def parameters(self, key: Key) -> list[cst.Param]:
         """The parameters that a call's arguments are for: `self` apart; of a record, its fields."""
-        owner, name = key
+        owner = key[0]
         function = self.function(key)
         if function is None:
             assert owner is not None
@@ -105,9 +106,9 @@ def _call_graph(program: Program, kinds: Kinds) -> CallGraph:
     graph = CallGraph(program)
     derived = {b for n in program.statements for b in program.bases(n)}
     for owner, function in program.functions():
-        if owner in derived or (owner is not None and program.bases(owner)):
-            if function.name.value != "__init__":
-                graph.unseen.add((owner, function.name.value))
+        related = owner in derived or (owner is not None and program.bases(owner))
+        if related and function.name.value != "__init__":
+            graph.unseen.add((owner, function.name.value))
         if is_property(function):
             graph.unseen.add((owner, function.name.value))
     for owner, function in program.functions():
@@ -177,10 +178,8 @@ class _Reader:
                     overs = [None, *values] if tree.dotted(over.func) == "enumerate" else values
             for target, part in zip(targets, overs, strict=False):
                 known = frozenset({"?"}) if part is None else self.kinds.elements(part, inner)
-                for name in tree.stored_names(
-                    cst.Assign([cst.AssignTarget(target)], cst.Name("_"))
-                ):
-                    inner[name] = known
+                names_in = [i.value for i in tree.walk(target) if isinstance(i, cst.Name)]
+                inner |= dict.fromkeys(names_in, known)
             clause = clause.inner_for_in
         return inner
 
@@ -244,9 +243,8 @@ class _Reader:
 
     def _by_attribute(self, node: cst.Call, names: Mapping[str, Kind], kind: str) -> list[Key]:
         if not isinstance(node.func, cst.Attribute):
-            if kind == "?" and not (
-                isinstance(node.func, cst.Name) and node.func.value not in names
-            ):
+            builtin = isinstance(node.func, cst.Name) and node.func.value not in names
+            if kind == "?" and not builtin:
                 self._may_call("forward")  # a module, of which nothing is known
             return []
         name = node.func.attr.value
@@ -258,8 +256,6 @@ class _Reader:
                 found += self._method(bare, name)
             elif owner == "?":
                 self._may_call(name)
-        if kind == "?" and not owners <= {"?"}:
-            return found
         return found
 
     def _may_call(self, name: str) -> None:

@@ -54,7 +54,7 @@ def _patterns(
     params = [] if forward is None else tree.parameters(forward)
     if value is None or len(params) != 2:
         return []
-    found = []
+    found: list[tuple[str, cst.BaseExpression]] = []
     for name in names:
         mapping = {"self": child, params[1].name.value: cst.Name(name)}
         call = cst.Call(child, [cst.Arg(cst.Name(name))])

@@ -14,6 +14,11 @@ from .kinds_of import MESH, kinds_of
 from .program import Program
 
 DTYPE = "dtype"
+# What a page says of its model, and what is true of it where no `materialize` gives the values.
+_HASHED = (
+    "The model with initial values that depend on the seed and on each parameter's name alone."
+)
+_DRAWN = "The model with initial values that torch's generator draws."
 
 
 def mesh_to_dtype(program: Program) -> None:
@@ -34,10 +39,10 @@ def mesh_to_dtype(program: Program) -> None:
                 return node if value is node.value else node.with_changes(value=value)
             if isinstance(node, cst.Arg):
                 value = visit(node.value)
-                keyword = node.keyword
-                if keyword is not None and keyword.value in ("mesh", "parallel_mesh"):
-                    if kinds.of(node.value, names) == MESH:
-                        return node.with_changes(value=value, keyword=cst.Name(DTYPE))
+                keyword = node.keyword.value if node.keyword is not None else ""
+                names_it = keyword in ("mesh", "parallel_mesh")
+                if names_it and kinds.of(node.value, names) == MESH:
+                    return node.with_changes(value=value, keyword=cst.Name(DTYPE))
                 return node if value is node.value else node.with_changes(value=value)
             if isinstance(node, cst.Param) and node.name.value in meshes:
                 return node.with_changes(name=cst.Name(DTYPE), annotation=_annotation(program))
@@ -69,7 +74,9 @@ def _build_model(function: cst.FunctionDef, program: Program) -> cst.FunctionDef
         if p.name.value == DTYPE
     ]
     params = cst.Parameters(params=[*others, *last])
-    words = "The model with initial values that torch's generator draws."
-    body = [s for s in tree.body_of(function) if tree.docstring_of([s]) is None]
-    docstring = cst.SimpleStatementLine([cst.Expr(cst.SimpleString(f'"""{words}"""'))])
-    return tree.with_body(function.with_changes(params=params), [docstring, *body])
+    body = list(tree.body_of(function))
+    docstring = tree.docstring_of(body)
+    if docstring is not None and docstring.raw_value == _HASHED:
+        words = cst.SimpleString(f'"""{_DRAWN}"""')
+        body[0] = cst.SimpleStatementLine([cst.Expr(words)])
+    return tree.with_body(function.with_changes(params=params), body)

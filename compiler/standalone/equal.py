@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def refuse_different(page_text: str, text: str, name: str) -> None:
             except Exception as error:
                 refused.append(reason(error))
                 continue
-            found = _told(lambda: _of_alone(alone, config, expected), name)
+            found = _told(partial(_of_alone, alone, config, expected), name)
             for (what, theirs), (_, ours) in zip(expected.values, found, strict=True):
                 if not _equal(theirs, ours):
                     refuse(
@@ -51,7 +52,7 @@ def refuse_different(page_text: str, text: str, name: str) -> None:
         "SP685",
         f"no copy of `{name}` that is small enough runs, so nothing says that a standalone page is "
         f"equal: {reasons}",
-        help="leave the comparison out with --no-validate",
+        help="make the numbers in its Config smaller; the standalone page is the same but for them",
     )
 
 
@@ -111,7 +112,7 @@ def _numbers(page: Any, config: Any) -> _Numbers:
 
 
 def _of_alone(alone: Any, config: Any, expected: _Numbers) -> list[tuple[str, Any]]:
-    args = ()
+    args: tuple[Any, ...] = ()
     if config is not None and hasattr(alone, "Config"):
         values = {f.name: getattr(config, f.name) for f in dataclasses.fields(alone.Config)}
         args = (alone.Config(**values),)
@@ -134,7 +135,7 @@ def _run(model: nn.Module, inputs: Any, dtype: torch.dtype) -> list[tuple[str, A
     for name, given in inputs.evals.items():
         output = model(**given)
         found.append((f"output ({name}, {shown})", output))
-    differentiated(output).backward()
+    differentiated(output).backward()  # type: ignore[no-untyped-call]
     for name, parameter in model.named_parameters():
         found.append((f"gradient of `{name}` ({shown})", parameter.grad))
     return found
@@ -148,9 +149,9 @@ def _told(run: Callable[[], Any], name: str) -> Any:
     except Exception as error:
         refuse(
             "SP684",
-            f"the standalone page of `{name}` does not run where the page does: {reason(error)}",
-            note="this is a mistake of specc's, or of code on the page that asks for the mesh in a "
-            "way that is not seen: nothing was written",
+            f"the standalone page of `{name}` does not run where the page does",
+            note=f"{reason(error)}; this is a mistake of specc's, or of code on the page that asks "
+            "for the mesh in a way that is not seen: nothing was written",
         )
 
 

@@ -20,7 +20,8 @@ def with_plain_fills(program: Program) -> None:
     def change(owner: str | None, function: cst.FunctionDef) -> cst.FunctionDef:
         if owner not in program.ours or function.name.value != "__init__":
             return function
-        return _in_block(function)
+        new: cst.FunctionDef = _in_block(function)
+        return new
 
     program.change_functions(change)
 

@@ -128,9 +128,9 @@ class Kinds:
             small = alias.body[0]
             return self.annotation(small.value) if isinstance(small, cst.Assign) else UNKNOWN
         pending = self.program.pending.get(text)
-        if pending is not None and text not in self.program.statements:
-            if pending.module != "mesh" and not pending.name[:1].isupper():
-                return UNKNOWN
+        missing = pending is not None and text not in self.program.statements
+        if missing and pending is not None and not pending.name[:1].isupper():
+            return UNKNOWN
         return frozenset({text})
 
     # ---------------------------------------------------------------- attributes
@@ -221,7 +221,7 @@ class Kinds:
         inner = dict(names)
         clause: cst.CompFor | None = node.for_in
         while clause is not None:
-            targets = [clause.target]
+            targets: list[Any] = [clause.target]
             parts: list[Any] = [Each(clause.iter)]
             if isinstance(clause.target, cst.Tuple):
                 targets = [e.value for e in clause.target.elements]
@@ -316,9 +316,11 @@ def kinds_of(program: Program) -> Kinds:
     """The kinds of a program, made anew where its text is another than the last time."""
     held = program.memory.get("kinds")
     now = [*program.statements.items()]
-    if held is not None and len(held[0]) == len(now):
-        if all(a[0] == b[0] and a[1] is b[1] for a, b in zip(held[0], now, strict=True)):
-            return held[1]  # type: ignore[no-any-return]
+    before = [] if held is None else held[0]
+    if len(before) == len(now) and all(
+        a[0] == b[0] and a[1] is b[1] for a, b in zip(before, now, strict=True)
+    ):
+        return held[1]  # type: ignore[index,no-any-return]
     found = Kinds(program)
     program.memory["kinds"] = (now, found)
     return found

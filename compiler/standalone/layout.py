@@ -91,9 +91,10 @@ def _needs_future(program: Program, order: list[str]) -> bool:
     for position, name in enumerate(order):
         later = set(order[position:])
         for item in tree.walk(program.statements[name]):
-            if isinstance(item, cst.Annotation):
-                if later & {n.value for n in tree.walk(item) if isinstance(n, cst.Name)}:
-                    return True
+            if not isinstance(item, cst.Annotation):
+                continue
+            if later & {n.value for n in tree.walk(item) if isinstance(n, cst.Name)}:
+                return True
     return False
 
 
@@ -107,11 +108,10 @@ def _definition(node: Any) -> Any:
 
 
 def _without_breaks(node: Any) -> Any:
-    if isinstance(node, (cst.Assign, cst.Return, cst.AnnAssign)) and node.value is not None:
-        if not isinstance(node.value, cst.Tuple):
-            node = node.with_changes(value=tree.bare(node.value))
-    if isinstance(node, cst.Element) and not isinstance(node.value, cst.Tuple):
-        node = node.with_changes(value=tree.bare(node.value))
+    if isinstance(node, (cst.Assign, cst.Return, cst.AnnAssign, cst.Element)):
+        value = node.value
+        if value is not None and not isinstance(value, cst.Tuple):
+            node = node.with_changes(value=tree.bare(value))
     if isinstance(node, (cst.If, cst.IfExp)):
         node = node.with_changes(test=tree.bare(node.test))
     return tree.rebuild(node, _without_breaks)

@@ -56,9 +56,7 @@ class _Checker:
             kind = self.kinds.of(node, self.names)
             if kind == AXIS or (kind == MESH and not self._is_handed_on(node, parent)):
                 what = tree.code(parent if isinstance(parent, cst.Attribute) else node)
-                where = f"{self.owner}.{self.function.name.value}" if self.owner else ""
-                shown = where or self.function.name.value
-                _refuse(f"`{what}` in `{shown}` asks for the mesh", self.page, what, "mesh")
+                self._refuse(f"`{what}` asks for the mesh", what)
         if isinstance(node, cst.Attribute):
             self._visit(node.value, node)
             return
@@ -92,7 +90,19 @@ class _Checker:
                 keys = ()
         if not keys:
             shown = tree.dotted(call.func) or tree.code(call.func)
-            _refuse(f"`{shown}` is handed the mesh", self.page, f"{shown}(", "mesh")
+            self._refuse(f"`{shown}` is handed the mesh", f"{shown}(")
+
+    def _refuse(self, what: str, words: str) -> NoReturn:
+        name = self.function.name.value
+        where = f"{self.owner}.{name}" if self.owner else name
+        if self.program.is_ours(self.owner, self.function):
+            refuse(
+                "SP683",
+                f"`{where}` of the runtime does not come to what one process does: {what}",
+                self.page.span(f"{self.owner or name}("),
+                help="call it in the way that a page of specc's templates does",
+            )
+        _refuse(f"in `{where}`, {what}", self.page, words, "mesh")
 
 
 def _refuse(what: str, page: Page, *words: str) -> NoReturn:

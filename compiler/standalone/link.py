@@ -70,7 +70,8 @@ def _simplify(program: Program, names: list[str]) -> None:
     def change(owner: str | None, function: cst.FunctionDef) -> cst.FunctionDef:
         if (owner or function.name.value) not in names:
             return function
-        return Simplifier(program, kinds, {}, records, owner, function).result()
+        new: cst.FunctionDef = Simplifier(program, kinds, {}, records, owner, function).result()
+        return new
 
     program.change_functions(change)
 

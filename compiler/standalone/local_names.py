@@ -70,13 +70,11 @@ def choices(function: cst.FunctionDef, steady: frozenset[str]) -> dict[str, cst.
     return {
         name: value
         for _, name, value in bindings(tree.body_of(function))
-        if name in steady
-        and _is_choice(value)
-        and set(tree.loaded_names(cst.Expr(value))) <= steady
+        if name in steady and is_choice(value) and set(tree.loaded_names(cst.Expr(value))) <= steady
     }
 
 
-def _is_choice(value: cst.BaseExpression) -> bool:
+def is_choice(value: cst.BaseExpression) -> bool:
     """`"a" if test else "b"`"""
     return (
         isinstance(value, cst.IfExp)
@@ -86,7 +84,7 @@ def _is_choice(value: cst.BaseExpression) -> bool:
     )
 
 
-def _compared_only(name: str, function: cst.FunctionDef) -> bool:
+def compared_only(name: str, function: cst.FunctionDef) -> bool:
     """Whether a name is read for nothing but `name == literal`."""
     compared = {
         id(item.left)
@@ -107,7 +105,7 @@ def stored_through(name: str, function: cst.FunctionDef) -> bool:
     """Whether something is stored into what a name holds, `name.a = ...`, `name[i] = ...`."""
     for item in tree.walk(function.body):
         if isinstance(item, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign)):
-            target = item.target
+            target: Any = item.target
             while isinstance(target, (cst.Attribute, cst.Subscript)):
                 target = target.value
                 if isinstance(target, cst.Name) and target.value == name:

@@ -19,7 +19,6 @@ def narrow(program: Program, kinds: Kinds) -> None:
     found: dict[Key, dict[str, cst.Annotation]] = {}
     for key in all_keys(program):
         sites = graph.seen(key)
-        function = graph.function(key)
         name = key[0] or key[1]
         if sites is None or name not in program.ours:
             continue
@@ -32,7 +31,7 @@ def narrow(program: Program, kinds: Kinds) -> None:
             values = [given_to(s, param.name.value, graph, key) for s in sites]
             passed: frozenset[str] = frozenset()
             for site, value in zip(sites, values, strict=True):
-                given = param.name.value in _arguments(site, graph, key)
+                given = param.name.value in (graph.given(site, key) or {})
                 names = site.names if given else {}
                 passed |= kinds.of(value, names) if value is not None else frozenset({"?"})
             new = _narrower(param.annotation.annotation, said, passed, program)
@@ -63,9 +62,9 @@ def narrow(program: Program, kinds: Kinds) -> None:
 
     if found:
         program.change_functions(change)
-        for (owner, _), new in found.items():
+        for (owner, _), annotations in found.items():
             if owner is not None and program.is_record(owner):
-                _narrow_fields(program, owner, new)
+                _narrow_fields(program, owner, annotations)
 
 
 def _narrow_fields(program: Program, owner: str, new: dict[str, cst.Annotation]) -> None:

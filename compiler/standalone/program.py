@@ -6,7 +6,7 @@ A name at the top level is the same thing everywhere in it, whichever file it ca
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,7 +153,7 @@ def own_body(function: cst.FunctionDef) -> list[Any]:
     return body[1:] if tree.docstring_of(body) is not None else body
 
 
-def is_empty(statements: list[Any]) -> bool:
+def is_empty(statements: Sequence[Any]) -> bool:
     """Whether statements do nothing."""
     return all(
         isinstance(s, cst.SimpleStatementLine) and all(isinstance(x, cst.Pass) for x in s.body)

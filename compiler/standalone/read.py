@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import libcst as cst
 
@@ -38,11 +39,15 @@ def read_page(text: str, name: str) -> tuple[Program, Page]:
     """The program that a page is, as its author wrote it. Raises CompileError."""
     page = Page(text, name)
     try:
+        ast.parse(text)  # which says what is wrong in fewer words than libcst
         module = cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
-        span = Span(name, error.raw_line, error.raw_column + 1, error.raw_column + 2)
+    except (SyntaxError, cst.ParserSyntaxError) as error:
+        line, column, told = 1, 1, "libcst cannot parse it"
+        if isinstance(error, SyntaxError):
+            line, column, told = error.lineno or 1, error.offset or 1, error.msg
+        span = Span(name, line, column, column + 1)
         help = "put it right, or compile it again"
-        refuse("SP680", f"the page is no Python: {error.message}", span, help=help)
+        refuse("SP680", f"the page is no Python: {told}", span, help=help)
     statements = list(module.body)
     docstring = tree.docstring_of(statements)
     program = Program(docstring.raw_value if docstring is not None else "", {}, {})
@@ -113,7 +118,7 @@ def _import_from(
             program.imports[local] = f"from {source} import {shown}"
 
 
-def _refuse_import(what: str, page: Page) -> Any:
+def _refuse_import(what: str, page: Page) -> NoReturn:
     refuse(
         "SP682",
         f"a standalone page cannot take in `{what}`: it is not a class or function that "

@@ -113,10 +113,10 @@ def _read_alike(program: Program, kinds: Kinds, owner: str, swaps: dict[str, str
 
         def visit(node: Any) -> Any:
             nonlocal changed
-            if isinstance(node, cst.Attribute) and node.attr.value in swaps:
-                if class_names(kinds.of(node.value, names), program) == [owner]:
-                    changed = True
-                    node = node.with_changes(attr=cst.Name(swaps[node.attr.value]))
+            swapped = isinstance(node, cst.Attribute) and node.attr.value in swaps
+            if swapped and class_names(kinds.of(node.value, names), program) == [owner]:
+                changed = True
+                node = node.with_changes(attr=cst.Name(swaps[node.attr.value]))
             return tree.rebuild(node, visit)
 
         return visit(function)  # type: ignore[no-any-return]
@@ -165,9 +165,9 @@ def _unwrap(
                 value = given.get(name, field.value)
                 assert value is not None
                 return tree.parenthesised(visit(value))
-            if isinstance(node, cst.Attribute) and node.attr.value == name:
-                if class_names(kinds.of(node.value, names), program) == [owner]:
-                    return visit(node.value)
+            read = isinstance(node, cst.Attribute) and node.attr.value == name
+            if read and class_names(kinds.of(node.value, names), program) == [owner]:
+                return visit(node.value)
             return tree.rebuild(node, visit)
 
         new = visit(function)

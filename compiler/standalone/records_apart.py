@@ -98,6 +98,7 @@ def _fields_named(
     def change(node: Any) -> Any:
         if isinstance(node, cst.IndentedBlock):
             body: list[Any] = []
+            statement: Any
             for statement in node.body:
                 if statement is line:
                     body += tree.with_leading(lines, list(line.leading_lines))

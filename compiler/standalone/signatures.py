@@ -212,7 +212,7 @@ def _reads(function: cst.FunctionDef, name: str) -> bool:
 
 def _reads_field(program: Program, owner: str, name: str) -> bool:
     """Whether anything may read a field of a record: whatever reads an attribute of its name."""
-    for key, statement in program.statements.items():
+    for statement in program.statements.values():
         stored = {id(a) for a in tree.stored_attributes(statement)}
         for item in tree.walk(statement):
             if (

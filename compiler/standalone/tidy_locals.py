@@ -14,12 +14,14 @@ import libcst as cst
 from .. import tree
 from .adjacent import adjacent_joined
 from .literals_on import literals_on
-from .local_names import bindings, stored_through, stores_of
+from .local_names import bindings, compared_only, is_choice, stored_through, stores_of
 from .program import Program
 from .purity import is_harmless, is_literal, is_path, is_pure, is_record_of_pure
 from .records_apart import records_apart
 from .substitute import substituted
 from .tuples_apart import tuples_apart
+
+LONG_TEST = 60  # columns of a test that is read where it is asked
 
 
 def tidy_locals(
@@ -69,7 +71,7 @@ def _aliases(
             or isinstance(value, cst.Name)
             or (loads[name] <= 1 and (is_path(value) or (ours and _is_test(value))))
             or is_record_of_pure(value, records)
-            or (_is_choice(value) and _compared_only(name, function))
+            or (is_choice(value) and compared_only(name, function))
         ) and not stored_through(name, function):
             mapping[name] = value
             gone.add(id(line))

@@ -39,9 +39,9 @@ def tuples_apart(function: cst.FunctionDef, program: Program, ours: bool) -> cst
         target, value = small.targets[0].target, small.value
         if isinstance(target, cst.Name) and isinstance(value, cst.Name):
             return [] if target.value == value.value else [statement]
-        if isinstance(target, cst.Tuple) and ours and is_pure(value):
-            if not tree.stored_names(small) & loads and not isinstance(value, cst.Tuple):
-                return []
+        unread = not tree.stored_names(small) & loads and not isinstance(value, cst.Tuple)
+        if isinstance(target, cst.Tuple) and ours and is_pure(value) and unread:
+            return []
         if not isinstance(target, cst.Tuple) or not isinstance(value, cst.Tuple):
             return [statement]
         if len(target.elements) != len(value.elements):

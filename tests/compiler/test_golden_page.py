@@ -17,12 +17,12 @@ import torch
 from equality import load_page
 from test_imports import PAGES, run_without_the_compiler
 
-from specc.compiler.upkeep.check import check_page
 from specc.compiler.generate import generate
 from specc.compiler.header import split_page
 from specc.compiler.load import load_spec
 from specc.compiler.page import BLACK
 from specc.compiler.target import parse_target
+from specc.compiler.upkeep.check import check_page
 from specc.runtime import Mesh
 
 ROOT = Path(__file__).parent.parent.parent

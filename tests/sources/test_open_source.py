@@ -198,6 +198,23 @@ def test_outside_a_repository(tmp_path: Path) -> None:
     assert code == "SP612" and "in no git repository" in rendered
 
 
+def test_before_the_first_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    code, rendered = refusal("HEAD:page.py", tmp_path)
+    assert code == "SP613" and "it has no commit yet" in rendered
+
+
+def test_a_file_of_a_submodule_is_not_the_outer_repository_s(
+    repository: Path, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "clone", "--quiet", str(repository), "inner")
+    git(tmp_path, "add", "inner")
+    commit(tmp_path, "an inner repository")
+    code, rendered = refusal("HEAD:inner/inside/page.py", tmp_path)
+    assert code == "SP614" and "`inner` is a repository of its own" in rendered
+
+
 def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     code, rendered = refusal("HEAD:inside/page.py", repository)

@@ -102,6 +102,31 @@ def test_numbers_can_be_set_and_nothing_else_changes(page: Path, capsys: Capture
     assert "rotary_base: float = 500000.0\n" in page.read_text()
 
 
+def test_a_number_may_stand_on_several_lines(page: Path) -> None:
+    before = page.read_text()
+    page.write_text(before.replace("num_layers: int = 2", "num_layers: int = (\n    1\n    + 1\n)"))
+    assert run("compile", page, "--no-validate", "--set", "config.num_layers=3") == 0
+    assert page.read_text() == before.replace(
+        "num_layers: int = 2", "num_layers: int = (\n    3\n)"
+    )
+
+
+def test_numbers_of_what_is_no_python_are_not_set(page: Path, capsys: Capture) -> None:
+    page.write_text(page.read_text() + "x = (\n")
+    assert run("compile", page, "--set", "config.num_layers=3") == 2
+    assert "SP660" in capsys.readouterr().err
+
+
+def test_a_page_that_ends_the_program_ends_no_command(page: Path, capsys: Capture) -> None:
+    page.write_text(page.read_text() + "print('words')\n")
+    assert run("show", page, "--json") == 0
+    assert capsys.readouterr().out.startswith("{")
+    page.write_text(page.read_text() + "raise SystemExit(0)\n")
+    for arguments in (["show", page], ["diff", SMALL, page], ["compile", page]):
+        assert run(*arguments) == 2
+        assert "your code ended the program (exit code 0)" in capsys.readouterr().err
+
+
 def test_a_page_is_written_over_no_edit(page: Path, tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other.py"
     other.write_text(SMALL.read_text().replace("num_layers: int = 4", "num_layers: int = 7"))

@@ -49,6 +49,15 @@ def test_so_does_every_line_of_a_random_configuration(row: int) -> None:
     assert_explained(random_one(row))
 
 
+def test_the_end_of_a_docstring_is_the_end_of_the_author_s() -> None:
+    explainer = example(LLAMA)
+    ends = [n for n in docstring_lines(explainer.text) if explainer.lines[n - 1] == '    """']
+    assert ends
+    for line in ends:
+        ((_, text),) = explainer.answer(line).places[0].shown
+        assert text.strip() == '"""'
+
+
 def test_the_measure_sees_an_answer_that_is_off() -> None:
     explainer = example(LLAMA)
     anywhere, docstrings = written_anywhere(explainer.text), docstring_lines(explainer.text)

@@ -51,6 +51,16 @@ def test_a_line_of_the_page_as_it_was_written(folder: Path) -> None:
     assert explained.notes == ()
 
 
+def test_a_form_feed_in_an_edit_counts_no_line(folder: Path) -> None:
+    page = edited(
+        folder, ("    width: int = 8\n", "    width: int = 8  # \x0c\u2028\n"), name="odd.py"
+    )
+    above, _, _ = page.read_text().partition("y = F.relu(y)")
+    line = above.count("\n") + 1
+    answer = explain(page, line, line).answers[0]
+    assert (answer.text.strip(), answer.places[0].line) == ("y = F.relu(y)", 61)
+
+
 def test_lines_below_an_edit_are_found_and_counted_on_the_page(folder: Path) -> None:
     page = edited(folder, ("    width: int = 8\n", "    # chosen by hand\n    width: int = 8\n"))
     line = line_of(page, "y = F.relu(y)")

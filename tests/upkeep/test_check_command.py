@@ -127,6 +127,27 @@ def test_header_that_is_behind_is_a_note(project: Path, capsys: Capture) -> None
     )
 
 
+def test_code_that_ends_the_program_does_not_end_the_check(
+    project: Path, pipeline: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*arguments: object, **options: object) -> None:
+        raise SystemExit(0)
+
+    edit(project / "one.py")
+    monkeypatch.setattr("specc.compiler.generate.compile_spec", ends)
+    assert run("-j1") == 2
+    out, err = capsys.readouterr()
+    assert out.endswith("3 pages: 2 fresh, 1 cannot be checked\n")
+    assert "your code ended the program (exit code 0)" in err
+
+
+def test_edit_that_is_no_python_is_no_change_of_the_library(project: Path, capsys: Capture) -> None:
+    page = project / "one.py"
+    page.write_text(page.read_text() + "from specc.runtime import (\n")
+    assert run("-j1", "one.py") == 1
+    assert capsys.readouterr().out.startswith("one.py: stale: edited by hand\n")
+
+
 def test_user_s_exception_is_told_for_its_page(project: Path, capsys: Capture) -> None:
     edit(project / "sizes.py", "WIDTH = 32", "WIDTH = 1 / 0")
     assert run("-j1", "one.py") == 2

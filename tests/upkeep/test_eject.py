@@ -119,6 +119,9 @@ def test_standalone_and_vendored_pages_stand_beside_it(
     assert "error[SP677]: `tiny_standalone.py` is there already" in capsys.readouterr().err
     assert Path("tiny_standalone.py").read_text() == "mine\n"
     assert run("tiny.py", "--standalone", "--force") == 0
+    assert run("tiny.py", "--standalone", "-o", "tiny.py", "--force") == 2
+    assert "error[SP677]: `tiny.py` is the page itself" in capsys.readouterr().err
+    assert page.read_text() == before
     assert run("tiny.py", "--vendor", "mine") == 0
     assert "in mine: mine/tiny.py needs torch alone; tiny.py is as it was\n" in (
         capsys.readouterr().out

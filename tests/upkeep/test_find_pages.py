@@ -52,6 +52,12 @@ def test_outside_git_all_folders_but_hidden_ones_and_environments(tree: Path) ->
     ]
 
 
+@pytest.mark.parametrize("above", ["\ufeff", "# Copyright\n#\n\n", "# words of a license\n" * 40])
+def test_what_a_tool_puts_above_a_header_hides_no_page(tree: Path, above: str) -> None:
+    (tree / "b.py").write_text(above + PAGE, encoding="utf-8")
+    assert "b.py" in found()
+
+
 def test_in_git_what_is_tracked_and_what_is_not_ignored(tree: Path) -> None:
     git("init", "--quiet")
     git("add", "b.py", "models/a.py", ".hidden/d.py")

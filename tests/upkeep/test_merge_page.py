@@ -259,8 +259,13 @@ def test_what_is_no_page_is_not_merged(page: Path) -> None:
     assert refused(page, new).startswith(
         "SP672 `tiny.py` is no Python, so its edits cannot be merged: line 6: invalid syntax"
     )
+    for odd in (b"\xff", b"\0"):
+        page.write_bytes(compiled(page).encode() + odd)
+        assert refused(page, new).startswith("SP672 `tiny.py` is no Python")
     page.write_text("x = 1\n")
     assert refused(page, new).startswith("SP602")
+    page.write_text("# Copyright\n" + new)
+    assert refused(page, new).startswith("SP607 the header of `tiny.py` was edited")
 
 
 def test_without_git_nothing_is_merged(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:

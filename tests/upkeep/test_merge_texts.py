@@ -207,3 +207,19 @@ class Layer:
 def test_names_that_mean_nothing_any_more(old: str, new: str, lost: list[tuple[int, str]]) -> None:
     assert lost_names(CLASS.replace(old, new, 1), CLASS, "import torch\n") == lost
     assert lost_names(CLASS, CLASS, "import torch\n") == []
+
+
+def test_what_an_edit_took_from_the_regenerated_page_is_lost_too() -> None:
+    merged = CLASS.replace("width = width", "breadth = width", 1)
+    yours = merged.replace("y + self.width", "y")
+    assert lost_names(merged, yours, CLASS) == [(12, "self.width")]
+    elsewhere = CLASS.replace("        self.width = width\n", "        pass\n")
+    assert lost_names(elsewhere, CLASS, elsewhere) == []  # a base class has it
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    odd = page("from torch import nn\n").replace("nn, RMSNorm", "nn, 'a\x0cb\u2028c'")
+    mine = odd.replace("import nn\n", "import Tensor, nn\n").replace("x = nn", "x = Tensor, nn")
+    assert marked(merge_bodies('"""\x0c\u2028"""\n' + mine, odd, odd + "y = 1\n"))[0] == (
+        '"""\x0c\u2028"""\n' + mine + "y = 1\n"
+    )
