@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from .answer import Answer, Because, Explained, FieldFact, Place
 
-SCHEMA = 1
+SCHEMA_VERSION = 1
 
 
 def as_text(explained: Explained) -> str:
@@ -19,7 +19,7 @@ def as_text(explained: Explained) -> str:
 
 
 def as_json(explained: Explained) -> str:
-    """One object: `schema`, `page`, `notes`, and an entry of `lines` for each line asked for."""
+    """One object: `schema_version`, `page`, `notes`, and an entry of `lines` for each line asked for."""
     lines = [
         {
             "line": answer.line,
@@ -36,7 +36,7 @@ def as_json(explained: Explained) -> str:
         for answer in explained.answers
     ]
     whole = {
-        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
         "page": explained.page,
         "notes": list(explained.notes),
         "lines": lines,

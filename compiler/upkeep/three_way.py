@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class Merged:
             many = "a conflict" if count == 1 else f"{count} conflicts"
             return (
                 f"{written}: {many}; {page} is as it was. Resolve it there, then "
-                f"`mv {written} {page}`"
+                f"`{shlex.join(['mv', written, page])}`"
             )
         if not self.base:
             return f"{'wrote' if self.changed else 'unchanged:'} {page}: it had no edits to merge"

@@ -167,7 +167,7 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capt
     )
     main_ends(0, "why", f"reader.py:{line}-{line + 1}", "--format", "json")
     told = json.loads(capsys.readouterr().out)
-    assert (told["schema"], told["page"], len(told["lines"])) == (1, "reader.py", 2)
+    assert (told["schema_version"], told["page"], len(told["lines"])) == (1, "reader.py", 2)
     first = told["lines"][0]
     assert first["made_by"] == "code"
     assert first["places"][0]["lines"] == [{"line": 61, "text": "            y = F.relu(y)"}]
