@@ -18,9 +18,10 @@ SHARED = {
     "SP312": {"compiler/construct.py", "compiler/unify.py"},
     "SP602": {"compiler/upkeep/check.py", "compiler/write.py"},
     "SP604": {"compiler/target.py", "compiler/upkeep/check.py"},
-    "SP607": {"compiler/upkeep/check.py", "compiler/upkeep/eject.py"},
+    "SP607": {"compiler/upkeep/check.py", "compiler/upkeep/eject.py", "compiler/write.py"},
     "SP608": {"compiler/upkeep/check.py", "compiler/upkeep/eject.py"},
     "SP634": {"compiler/yaml_nodes.py", "compiler/yaml_spec.py"},
+    "SP660": {"compiler/sources/page_numbers.py", "compiler/sources/read_back.py"},
 }
 
 

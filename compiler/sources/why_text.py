@@ -19,7 +19,7 @@ def as_text(explained: Explained) -> str:
 
 
 def as_json(explained: Explained) -> str:
-    """One object: `schema_version`, `page`, `notes`, and an entry of `lines` for each line asked for."""
+    """One object: `schema_version`, `page`, `notes`, and an entry of `lines` for each line."""
     lines = [
         {
             "line": answer.line,

@@ -22,7 +22,7 @@ def laid_out(program: Program, name: str) -> str:
     order = _order(program)
     groups = import_groups(_needs(program, statements, order))
     head = f"# Standalone, made by specc {specc_version()} from {name}: it needs torch alone.\n"
-    parts = [f'{head}"""{program.docstring}"""']
+    parts = [f'{head}"""{program.docstring}"""' if program.docstring else head.rstrip("\n")]
     parts.append("\n\n".join("\n".join(group) for group in groups))
     parts += [tree.code(statements[n]).strip("\n") for n in order]
     return black.format_str("\n\n".join(parts) + "\n", mode=BLACK)

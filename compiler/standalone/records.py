@@ -6,6 +6,7 @@ A dataclass of the runtime that says where many processes stand comes down to wh
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import libcst as cst
@@ -34,6 +35,7 @@ def constant_attributes(
     """Attributes and fields of the runtime's classes that are one literal in every instance."""
     found: dict[tuple[str, str], cst.BaseExpression] = {}
     graph = call_graph(program, kinds)
+    elsewhere = frozenset().union(*map(_stored_elsewhere, program.statements.values()))
     for owner in sorted(program.ours):
         if program.class_of(owner) is None or not program.may_alter(owner):
             continue
@@ -49,7 +51,7 @@ def constant_attributes(
             stored = kinds.stores(owner, name)
             if all(f.name.value == "__init__" for f, _ in stored):
                 one = _one_literal([v for _, v in stored])
-                if one is not None and not _stored_elsewhere(program, owner, name):
+                if one is not None and name not in elsewhere:
                     found[owner, name] = one
     return found
 
@@ -60,13 +62,11 @@ def _one_literal(values: list[Any]) -> cst.BaseExpression | None:
     return values[0] if len({tree.code(v) for v in values}) == 1 else None
 
 
-def _stored_elsewhere(program: Program, owner: str, name: str) -> bool:
-    """Whether other code stores an attribute of this name in something that is not `self`."""
-    return any(
-        a.attr.value == name and tree.self_attribute(a) is None
-        for s in program.statements.values()
-        for a in tree.stored_attributes(s)
-    )
+@functools.lru_cache(maxsize=1 << 12)
+def _stored_elsewhere(statement: Any) -> frozenset[str]:
+    """The names of attributes that code stores in something that is not `self`."""
+    stored = tree.stored_attributes(statement)
+    return frozenset(a.attr.value for a in stored if tree.self_attribute(a) is None)
 
 
 def _field_values(

@@ -51,6 +51,8 @@ def main(folder: Path) -> None:
         sys.modules["alone"] = module  # dataclasses look there
         exec(compile(given["text"], name, "exec"), vars(module))
         config = module.Config(**given["sizes"])
+        with torch.device("meta"):
+            assert all(p.is_meta for p in module.build_model(config).parameters()), name
         model = module.build_model(config)
         drawn = {n: (p.mean().item(), p.std().item()) for n, p in model.named_parameters()}
         model.load_state_dict(given["state"])

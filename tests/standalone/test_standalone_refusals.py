@@ -11,6 +11,8 @@ import pytest
 from specc.compiler.cli import main
 from specc.compiler.standalone import standalone_page
 from specc.compiler.standalone.equal import refuse_different
+from specc.compiler.standalone.layout import laid_out
+from specc.compiler.standalone.program import Program
 from specc.templates.diagnostic import Diagnostic, SpecError
 
 EXAMPLES = Path(__file__).parents[2] / "generated_examples"
@@ -60,7 +62,9 @@ def of_page(before: str, after: str) -> Diagnostic:
 
 
 def test_the_page_of_these_tests_stands_alone() -> None:
-    assert "specc.runtime" not in standalone_page(PAGE, "net.py")
+    text = standalone_page(PAGE, "net.py")
+    assert "specc.runtime" not in text and "def build_model(config: Config = Config())" in text
+    assert '""""""' not in text, "a page without a docstring gets none"
 
 
 def test_a_page_that_is_no_python_is_told_with_its_line() -> None:
@@ -94,6 +98,8 @@ def test_an_import_that_cannot_be_taken_in_is_refused(line: str) -> None:
         "print(mesh)",
         "self.sizes = [mesh.tp.size, mesh]",
         "self.anything = nn.Identity(mesh)",
+        "self.later = lambda x: x * mesh.tp.size",
+        "self.sizes = [mesh.tp.size for _ in range(2)]",
     ],
 )
 def test_code_that_asks_for_the_mesh_is_refused(line: str) -> None:
@@ -132,6 +138,14 @@ def test_a_wrong_fold_is_refused(before: str, after: str) -> None:
     assert before in text, "the example has another text: change this test"
     told = refusal(lambda: refuse_different(page, text.replace(before, after), "llama.py"))
     assert told.code == "SP684"
+
+
+def test_what_is_written_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(program: Program, name: str) -> str:
+        return laid_out(program, name).replace("1e-5", "1e-3")
+
+    monkeypatch.setattr("specc.compiler.standalone.make.laid_out", wrong)
+    assert refusal(lambda: standalone_page(PAGE, "net.py")).code == "SP684"
 
 
 def test_the_right_fold_is_not_refused() -> None:
