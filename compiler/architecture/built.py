@@ -16,7 +16,9 @@ from specc.runtime import Mesh
 
 from ..diagnostics import fail
 from ..validate.failure import ValidationError, reason
+from ..validate.op_log import OpLog
 from ..validate.page_module import page_module
+from .init_on_meta import init_noted
 
 
 def build(
@@ -32,7 +34,8 @@ def build(
     given: dict[str, Any] = {"mesh": mesh, "device": "meta"}
     try:
         device = nullcontext() if "device" in parameters else torch.device("meta")
-        with device, log or nullcontext():
+        noted = init_noted(log, vars(page)) if isinstance(log, OpLog) else nullcontext()
+        with device, noted, log or nullcontext():
             model = make(**{n: v for n, v in given.items() if n in parameters})
     except Exception as error:
         where = line_of(error, page.__name__)

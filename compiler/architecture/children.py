@@ -23,7 +23,7 @@ def children_of(module: nn.Module, prefix: str = "") -> Iterator[Child]:
     those of a `ModuleDict` by a dotted name."""
     for name, child in attributes(module):
         path = f"{prefix}{name}"
-        if isinstance(child, nn.ModuleList) or is_chain(child):
+        if _is_list(child) or is_chain(child):
             for number, (inner, layer) in enumerate(attributes(child)):
                 yield Child(path, number, f"{path}.{inner}", layer)
         elif isinstance(child, nn.ModuleDict):
@@ -37,6 +37,12 @@ def attributes(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for name, child in module._modules.items():
         if child is not None:
             yield name, child
+
+
+def _is_list(module: nn.Module) -> bool:
+    """Whether a module is a list and nothing else: one that runs or holds a parameter is a part."""
+    plain = isinstance(module, nn.ModuleList) and not module._parameters and not module._buffers
+    return plain and type(module).forward is nn.ModuleList.forward
 
 
 def is_chain(module: nn.Module) -> bool:

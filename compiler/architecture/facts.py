@@ -145,11 +145,11 @@ def _embedding(known: Known) -> Facts:
 
 def _dropout(known: Known) -> Facts:
     p = getattr(known.module, "p", None)
-    if not isinstance(p, float):
+    if not isinstance(p, (int, float)):
         drops = [s for s in known.steps if s.name == "dropout"]
         given = [a for s in drops for a in (*s.args[1:], dict(s.kwargs).get("p"))]
         p = next((a for a in given if isinstance(a, float)), None)
-    return {} if p is None else {"p": p}
+    return {} if p is None else {"p": float(p)}
 
 
 def _activation(known: Known) -> Facts:

@@ -10,7 +10,6 @@ from .known import Facts, Known
 from .tree import Part
 
 _GATED = {"silu": "SwiGLU", "gelu": "GEGLU", "relu": "ReGLU", "sigmoid": "GLU", "tanh": "tanh GLU"}
-_OF_MODULES = {"SiLU": "silu", "GELU": "gelu", "ReLU": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
 
 
 def mlp_facts(known: Known) -> Facts:

@@ -119,8 +119,23 @@ def _described(
         key_places=shape[-1],
         causal=True if causal else None if masks else False,
         softcap=_cap(call, caps[0]) if caps else None,
+        scale=None if caps else _scale(between),
         masked=bool(masks) and not causal,
     )
+
+
+def _scale(between: list[Step]) -> float | None:
+    """What the numbers between product and softmax multiply the scores by; None where there are
+    none: queries or keys may have been scaled before.
+    """
+    scale = None
+    for step in between:
+        numbers = [a for a in step.args if isinstance(a, (int, float))]
+        if len(numbers) == 1 and step.name in ("mul", "mul_"):
+            scale = (scale or 1.0) * numbers[0]
+        elif len(numbers) == 1 and step.name in ("div", "div_", "truediv", "__truediv__"):
+            scale = (scale or 1.0) / numbers[0]
+    return scale
 
 
 def _mask_of(step: Step) -> list[Value]:

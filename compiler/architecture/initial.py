@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from torch import nn
@@ -11,13 +12,17 @@ from torch import nn
 from specc.runtime import Constant, Normal
 
 from ..validate.op_log import Call, OpLog, history
+from .made import made_digest
 from .run import Run
 from .words import number
 
 # Operations that fill a whole tensor; the last of them says how it starts.
 _FILLS = {
     "aten.normal_.default": "normal",
-    "aten.trunc_normal_.default": "truncated",
+    "init.trunc_normal_.meta": "truncated",
+    "init.orthogonal_.meta": "orthogonal",
+    "init.sparse_.meta": "sparse",
+    "init.dirac_.meta": "dirac",
     "aten.zero_.default": "constant",
     "aten.fill_.Scalar": "constant",
     "aten.uniform_.default": "uniform",
@@ -53,7 +58,7 @@ class Laws:
 
     def made(self, name: str) -> Normal | Constant | None:
         """The law of the last operation that filled a parameter, where it is one of ours."""
-        last = next((call for call in reversed(self.history(name)) if call.op in _FILLS), None)
+        last = last_written(self.history(name), prod(self.run.table[name].shape))
         if last is None:
             return None
         given = [n for n in map(_as_number, last.args[1:3]) if n is not None]
@@ -79,22 +84,43 @@ def made_words(calls: Sequence[Call], width: int | None = None) -> str:
 
     `width`: of a linear layer, what it takes in; torch's own law depends on it.
     """
+    last = last_written(calls, None)
     for call in reversed(calls):
+        if last is None and _writes(call):
+            break  # something else than a fill wrote it last
         given = [n for n in map(_as_number, call.args[1:3]) if n is not None]
         if call.op == "aten.uniform_.default":
             low, high = given if len(given) == 2 else (0, 1)
             if width and low == -high and math.isclose(high * high * width, 1, rel_tol=1e-9):
                 return "uniform ±1/√in"
             return f"uniform {number(low)} to {number(high)}"
-        if call.op == "aten.trunc_normal_.default":
-            return f"truncated normal {number(given[1] if len(given) == 2 else 1)}"
+        if call.op == "init.trunc_normal_.meta":
+            return f"truncated normal {number(given[1])}"
+        if call.op.startswith("init."):
+            return " ".join([_FILLS[call.op], *map(number, given)])
         if call.op == "aten.ones.default":
             return "1"
         if call.op == "aten.randn.default":
             return "normal 1" + _then(calls, call)
         if call.op == "aten.rand.default":
             return "uniform 0 to 1" + _then(calls, call)
-    return "computed"
+    return f"computed as {made_digest(calls)}"
+
+
+def last_written(calls: Sequence[Call], size: int | None) -> Call | None:
+    """The operation that filled a tensor last, None where another wrote it, or a part of it.
+
+    `size`: how many numbers the tensor has; None: not compared.
+    """
+    last = next((call for call in reversed(calls) if _writes(call)), None)
+    if last is None or last.op not in _FILLS:
+        return None
+    return last if size in (None, prod(last.args[0].shape)) else None
+
+
+def _writes(call: Call) -> bool:
+    """Whether it is an operation in place: `aten.mul_.Tensor`."""
+    return call.op.split(".")[1].endswith("_")
 
 
 def _then(calls: Sequence[Call], drawn: Call) -> str:

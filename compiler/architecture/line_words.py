@@ -35,7 +35,10 @@ INFIX = {
     "__or__": "|",
 }
 # How tightly a sign binds: what binds less stands in parentheses inside.
-STRENGTH = {"+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3, "@": 3, "**": 4}
+STRENGTH = {
+    **dict.fromkeys(("==", "!=", ">", "<", ">=", "<="), 1),
+    **{"|": 2, "&": 3, "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5, "@": 5, "**": 6},
+}
 STRONGEST = 9
 SWAPPED = {"__rsub__": "-", "rsub": "-", "__rtruediv__": "/", "__rdiv__": "/", "__rpow__": "**"}
 IN_PLACE = {"add_": "+=", "sub_": "-=", "mul_": "*=", "div_": "/="}

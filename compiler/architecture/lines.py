@@ -139,7 +139,7 @@ class _Writer:
                 place += 1
         inner = Flow((), loop.body, (), {})
         body = _Writer(inner, self.places, self.sizes, given | names, kept, self.letters)
-        yield f"for each of {loop.name}:"
+        yield f"for each of {loop.name}{loop.order}:"
         yield from (f"    {line}" for line in list(body.lines())[:-1])
 
     def is_inlined(self, number: int, step: Step, text: str) -> bool:
@@ -181,7 +181,7 @@ class _Writer:
         if step.kind == "child":
             given = [self.value(v) for _, v in step.kwargs]
             varied = "" if loop is None or len(loop.pattern) == 1 else " in turn"
-            return f"{name}({', '.join(given)}){varied}"
+            return f"{name}({', '.join(given)}){varied}{'' if loop is None else loop.order}"
         if step.kind == "torch":
             infix = self.infix(name, args, step.kwargs)
             if infix is not None:
@@ -212,7 +212,9 @@ class _Writer:
         if name in SWAPPED or (sign in "+*" and not isinstance(args[1], Value)):
             args = args[::-1]  # `2 - x`; and `2 * x`, which cannot be told from `x * 2`
         own = STRENGTH.get(sign, 0)
-        sides = [self.value(args[0], within=own), self.value(args[1], within=own + 1)]
+        # `(a == b) == c` and `(a ** b) ** c` are other things without their parentheses.
+        first = own + 1 if own == 1 or sign == "**" else own
+        sides = [self.value(args[0], within=first), self.value(args[1], within=own + 1)]
         text = f"{sides[0]} {sign} {sides[1]}"
         self.strength[text] = own
         return text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .calls import Step, Value, values
 from .steps import element, moved, with_values
+from .tree import indices_text
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,15 @@ class Loop:
     units: tuple[tuple[Any, ...], ...]
     body: tuple[Step, ...]
     initial: tuple[tuple[Value, Value], ...]
+
+    @property
+    def order(self) -> str:
+        """In which order the layers are called, where not one after the other."""
+        if all(b - a == 1 for a, b in itertools.pairwise(self.indices)):
+            return ""
+        if all(a - b == 1 for a, b in itertools.pairwise(self.indices)):
+            return " from the last to the first"
+        return f" in the order {indices_text(self.indices)}"
 
     @property
     def pattern(self) -> tuple[tuple[Any, ...], ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -41,12 +42,18 @@ class _Outcome:
 class Once:
     """What layers of one kind gave. `stands_for` says which layer ran in whose place.
 
-    `quietly(f)` calls f where no instrument sees it.
+    `quietly(f)` calls f where no instrument sees it; `meaning` says what is known of an input
+    beside its form: two that differ in it are different questions.
     """
 
-    def __init__(self, kinds: dict[str, int], quietly: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(
+        self,
+        kinds: dict[str, int],
+        quietly: Callable[[Callable[[], Any]], Any],
+        meaning: Callable[[Tensor], Hashable] = lambda _: None,
+    ) -> None:
         self.stands_for: dict[str, str] = {}
-        self._kinds, self._quietly = kinds, quietly
+        self._kinds, self._quietly, self._meaning = kinds, quietly, meaning
         self._outcomes: dict[Hashable, _Outcome] = {}
         self._calls: dict[str, int] = {}
         self._ran: set[str] = set()
@@ -63,11 +70,13 @@ class Once:
         if path not in self._kinds:
             return forward(*args, **kwargs)
         given, structure = tree_flatten((args, kwargs))
+        given = self._each_its_own(given)
+        args, kwargs = tree_unflatten(given, structure)
         self._held += [v for v in given if not isinstance(v, Tensor)]
         number = self._calls[path] = self._calls.get(path, 0) + 1
         state = (module.training, torch.is_grad_enabled())
         # How often it was called is part of the question: a layer may do otherwise later.
-        form = tuple(_question(v) for v in given)
+        form = tuple(self._question(v) for v in given)
         key = (self._kinds[path], number, state, str(structure), form)
         known = self._outcomes.get(key)
         if known is not None:
@@ -84,6 +93,28 @@ class Once:
                 path, tuple(_answer(v, given) for v in leaves), structure
             )
         return out
+
+    def _each_its_own(self, given: list[Any]) -> list[Any]:
+        """The inputs, with another view of a tensor that is there a second time: the first layer
+        may be given as two inputs what the others are given two tensors for.
+        """
+        seen: set[int] = set()
+        found = []
+        for value in given:
+            plain = isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
+            if plain and id(value) in seen and self._meaning(value) is None:
+                value = self._quietly(partial(value.view_as, value))
+                self._held.append(value)
+            seen.add(id(value))
+            found.append(value)
+        return found
+
+    def _question(self, value: Any) -> Hashable:
+        return (
+            (_question(value), self._meaning(value))
+            if isinstance(value, Tensor)
+            else _question(value)
+        )
 
 
 def _form(tensor: Tensor) -> _Form:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from .calls import ModuleCall, values
@@ -12,10 +13,12 @@ from .children import Child, attributes, children_of, is_chain
 from .config_numbers import all_numbers, config_numbers
 from .edges import edges_of
 from .facts import facts_of
+from .facts_torch import torch_facts
 from .flow import Flow
 from .initial import Laws
 from .kinds import is_library, kind_of, library_kind
 from .known import Facts, Known
+from .made import tensor_digest
 from .read_attention import Attentions
 from .read_steps import PHASES, Steps
 from .repeats import collapsed
@@ -75,9 +78,9 @@ class _Reader:
         prefix = f"{path}." if path else ""
         names = [n for n, _ in module.named_parameters(remove_duplicate=False)]
         records = (self.run.table[prefix + n] for n in names)
-        return tuple(
-            (n, r, self.laws.words(prefix + n)) for n, r in zip(names, records, strict=True)
-        )
+        laws = [(n, r, self.laws.words(prefix + n)) for n, r in zip(names, records, strict=True)]
+        buffers = [(n, tensor_digest(self.run.made, b)) for n, b in module.named_buffers()]
+        return (*laws, *buffers)
 
     def new_part(self, path: str, ran: str, module: nn.Module, name: str, *, element: bool) -> Part:
         children = self.children(path, module)
@@ -95,7 +98,7 @@ class _Reader:
         if kind == "attention" and not attention:
             children, attention = self.attentions.with_core(ran, children)
         known = Known(module, call, weights, children, attention, self.takes_tokens(path, call))
-        facts = facts_of(kind, known) | self.other_facts(path, module, calls)
+        facts = facts_of(kind, known) | self.other_facts(path, module, calls, element)
         flows = self.steps.flows(calls, ran) if not is_library(module) else []
         operations, detail = self.steps.lines(flows)
         return Part(
@@ -142,8 +145,8 @@ class _Reader:
         tokens = [v for v in given if v.dtype is not None and not v.dtype.is_floating_point]
         return any(v.shape in shapes for v in tokens) and not _is_positions(path, self.run)
 
-    def other_facts(self, path: str, module: nn.Module, calls: Any) -> Facts:
-        found: Facts = {}
+    def other_facts(self, path: str, module: nn.Module, calls: Any, element: bool) -> Facts:
+        found = torch_facts(module)
         prefix = f"{path}." if path else ""
         for name, parameter in module.named_parameters(recurse=False):
             if self.run.table[prefix + name].tied_to is not None:
@@ -153,8 +156,14 @@ class _Reader:
                 found["init" if name == "weight" else f"init {name}"] = law
             if not parameter.requires_grad:
                 found["frozen"] = True
+            if parameter.dtype != torch.float32:
+                found[f"dtype {name}"] = str(parameter.dtype).removeprefix("torch.")
+        for name, buffer in module.named_buffers(recurse=False):
+            digest = tensor_digest(self.run.made, buffer)
+            if digest is not None:
+                found[f"buffer {name}"] = digest
         times = len(calls["train"])
-        if times > 1:
+        if times > 1 or (element and not any(calls.values())):
             found["calls"] = times
         return found
 

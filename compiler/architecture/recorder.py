@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -29,9 +29,10 @@ class Recorder(TorchFunctionMode):
     seen, and neither is what happens inside a wrapped function of the runtime.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, content: Callable[[Tensor], str | None]) -> None:
         super().__init__()
         self.phase: Phase = "train"
+        self._content = content
         self.calls: dict[Phase, dict[str, list[ModuleCall]]] = {}
         self.attention: list[AttentionCall] = []
         self.inside_attention: int | None = None
@@ -209,12 +210,23 @@ class Recorder(TorchFunctionMode):
         if known is None:
             name = self.names.get(id(value))
             if name is None:
-                known = ("another tensor" if isinstance(value, Tensor) else "positions", -1)
+                known = (self._unnamed(value), -1)
             else:
                 known = (self._seen_from(name, frame), -1)
         if isinstance(value, Positions):
             return Value(*known, (), None)
         return Value(*known, tuple(value.shape), value.dtype)
+
+    def _unnamed(self, value: Any) -> str:
+        """A tensor that no step gave and that has no name: a constant of the page or a module."""
+        if not isinstance(value, Tensor):
+            return "positions"
+        content = None if value.requires_grad else self._content(value)
+        return "another tensor" if content is None else f"tensor {content}"
+
+    def meaning(self, tensor: Tensor) -> Hashable:
+        """What is known of a tensor beside its form: what rotary tables were made with."""
+        return self.rotary.get(id(tensor))
 
 
 def bound(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:

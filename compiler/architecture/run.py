@@ -22,6 +22,7 @@ from ..validate.op_log import OpLog
 from .built import build, line_of, opened_page, told
 from .calls import AttentionCall, ModuleCall, Operation, Phase
 from .layer_kinds import layer_kinds
+from .made import tensor_digest
 from .once import Once
 from .operations import OperationLog
 from .places import default_length, places_for
@@ -131,7 +132,7 @@ def _run(
     text: str, page: Any, name: str, built: tuple[nn.Module, Any, OpLog], length: int, places: int
 ) -> Run:
     model, config, made = built
-    recorder = Recorder(model)
+    recorder = Recorder(model, lambda tensor: tensor_digest(made, tensor))
     log = OperationLog(recorder)
     for path, tensor in (*model.named_buffers(), *model.named_parameters()):
         log.name(path, tensor)
@@ -140,7 +141,7 @@ def _run(
         with recorder.silenced(), log.silenced():
             return function()
 
-    once = Once(layer_kinds(model, vars(page)), quietly)
+    once = Once(layer_kinds(model, vars(page)), quietly, recorder.meaning)
     with runtime_watched(recorder, vars(page)), _modules_watched(model, recorder, once):
         for phase, inputs in _phases(model, places).items():
             once.start()
@@ -227,7 +228,7 @@ def _watched(module: nn.Module, path: str, recorder: Recorder, once: Once) -> Ca
         inputs = bound(forward, args, kwargs)
 
         def written(*args: Any, **kwargs: Any) -> Any:
-            return recorder.run_forward(path, forward, inputs, args, kwargs)
+            return recorder.run_forward(path, forward, bound(forward, args, kwargs), args, kwargs)
 
         with recorder.child(path, inputs) as give:
             out = once.run(path, module, written, args, kwargs)

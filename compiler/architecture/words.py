@@ -43,7 +43,7 @@ def words(part: Part) -> str:
     first = _MODEL if part.kind == "model" else HEADLINE.get(part.kind, ())
     found = [headline(part)]
     for name, value in part.facts:
-        said = name in first or name.startswith("init ")
+        said = name in first or name.startswith(("init ", "buffer "))
         unsaid = {("*", name), (part.kind, name)} & _UNSAID_NAMES or (name, value) in _UNSAID
         if not said and not unsaid:
             found.append(phrase(part.kind, name, value))
@@ -84,7 +84,13 @@ def phrase(kind: str, name: str, value: Value) -> str:
     if name.startswith("tied "):
         return f"`{name[5:]}` is `{value}`" if value else f"`{name[5:]}` untied"
     if name == "calls":
+        if value == 0:
+            return "not called"
         return f"called {value} times" if value else "called once"
+    if name.startswith("buffer "):
+        return f"buffer `{name[7:]}` computed as {value}" if value else f"no buffer `{name[7:]}`"
+    if name.startswith("dtype "):
+        return f"`{name[6:]}` {value or 'float32'}"
     if name == "places":
         return f"at {value}"
     if value is None:

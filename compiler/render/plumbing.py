@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..architecture.tree import Part
 
@@ -19,14 +19,21 @@ _BOUND = re.compile(r"(\s*)(\w+(?:, \w+)*) = (.*)")
 def same_stream(before: Part, after: Part) -> bool:
     """Whether two forwards hand their children the same first arguments, and do the same besides.
 
-    Other arguments of children do not count, nor do dropout, names of locals and locals that only
-    these need.
+    Other arguments of children do not count, nor do dropout that one side has, names of locals and
+    locals that only these need.
     """
-    return _stream(before) == _stream(after)
+    left_out = _dropouts(before) ^ _dropouts(after)  # one that both call counts where it stands
+    return _stream(before, left_out) == _stream(after, left_out)
 
 
-def _stream(part: Part) -> tuple[str, ...]:
-    children = {child.name: child.kind == "dropout" for child in part.children}
+def _dropouts(part: Part) -> set[str]:
+    """The names of the dropouts that a forward calls."""
+    names = {child.name for child in part.children if child.kind == "dropout"}
+    return names & {call[1] for line in part.operations for call in _CALL.finditer(line)}
+
+
+def _stream(part: Part, left_out: Collection[str]) -> tuple[str, ...]:
+    children = {child.name: child.name in left_out for child in part.children}
     lines = [_simple(line, children) for line in part.operations]
     while (shorter := _without_locals(lines)) != lines:
         lines = shorter

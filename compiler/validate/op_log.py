@@ -81,10 +81,14 @@ class OpLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found = {self._ref(t): t for t in reversed(list(tensors))}
         return list(reversed(found.values()))
 
-    def note(self, op: str, args: Any, results: Iterable[Tensor] = ()) -> None:
-        """Adds an entry that is no ATen call; it counts as the source of its results."""
-        written = self._written(args)
-        self._add(op, written, list(results), (), kept=True)
+    def note(
+        self, op: str, args: Any, results: Iterable[Tensor] = (), written: Iterable[Tensor] = ()
+    ) -> None:
+        """Adds an entry that is no ATen call; it counts as the source of its results, and of those
+        of its arguments that it has written.
+        """
+        given = self._written(args)
+        self._add(op, given, list(results), list(written), kept=True)
 
     @contextmanager
     def silenced(self) -> Iterator[None]:

@@ -65,3 +65,7 @@ def test_a_dropped_child_that_is_no_dropout_counts() -> None:
     assert not same_stream(one, other)
     unknown = replace(part("return drop(x)"), children=CHILDREN[:2])
     assert not same_stream(unknown, part("return x"))
+
+
+def test_a_dropout_that_both_call_counts_where_it_stands() -> None:
+    assert not same_stream(part("return drop(attn(x))"), part("return attn(drop(x))"))
