@@ -17,13 +17,7 @@ def write_page(path: Path, text: str, *, force: bool = False) -> bool:
     the file is no page of specc, SP607 where its header cannot be read, SP603 where the folder does
     not exist. `force` overwrites all but the last.
     """
-    path = path.resolve()  # a link stays a link: what it points to is replaced
-    if not path.parent.is_dir():
-        fail(
-            "SP603",
-            f"there is no folder `{shown_path(path.parent)}` to write `{path.name}` to",
-            help="make it, or name another place with -o",
-        )
+    path = _place(path)
     existing = read_page(path) if path.exists() else None
     if existing == text:
         return False
@@ -31,6 +25,26 @@ def write_page(path: Path, text: str, *, force: bool = False) -> bool:
         _refuse_to_lose(path, existing, text)
     _replace(path, text)
     return True
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write what may be written over: a drawing, a report.
+
+    Raises `SpecError`: SP603 where the folder does not exist.
+    """
+    _replace(_place(path), text)
+
+
+def _place(path: Path) -> Path:
+    """Where a path leads: a link stays a link, and what it points to is replaced."""
+    path = path.resolve()
+    if not path.parent.is_dir():
+        fail(
+            "SP603",
+            f"there is no folder `{shown_path(path.parent)}` to write `{path.name}` to",
+            help="make it, or name another place",
+        )
+    return path
 
 
 def read_page(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .calls import Step, Value, values
@@ -30,6 +31,8 @@ def activation_words(known: Known) -> str | None:
         name = _function(step, known)
         if name is None:
             continue
+        if name == "sigmoid" and (product := _times_its_input(steps, number)) is not None:
+            name, number = "silu", product  # x * sigmoid(x), written out
         later = [s for s in steps[number + 1 :] if _takes(s, number)]
         if name == "glu":
             return "GLU"
@@ -40,6 +43,16 @@ def activation_words(known: Known) -> str | None:
         if squared or any(_is_square(s, number) for s in later):
             return f"squared {ACTIVATIONS.get(name, name)}"
         return ACTIVATIONS.get(name, name) + suffix
+    return None
+
+
+def _times_its_input(steps: Sequence[Step], number: int) -> int | None:
+    """Where the result of a step is multiplied by what the step was given."""
+    given = next(values(steps[number].args), None)
+    for later, step in enumerate(steps[number + 1 :], number + 1):
+        factors = list(values(step.args))
+        if step.name in ("mul", "mul_") and _takes(step, number) and given in factors:
+            return later
     return None
 
 

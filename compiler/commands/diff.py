@@ -58,6 +58,7 @@ def command(
     comparison = _compared(_Asked(a, b, overrides, length, degrees, code), tell)
     if html is not None:
         from specc.compiler.render.html import html_diff
+        from specc.compiler.write import write_file
 
         text = html_diff(
             comparison.difference,
@@ -66,7 +67,7 @@ def command(
             comparison.code,
             layout=degrees[0] if degrees else None,
         )
-        html.write_text(text, encoding="utf-8", newline="\n")
+        write_file(html, text)
     if html is None or form is not None:
         _write(comparison, form, everything, no_color)
     end(0 if comparison.difference.empty else 1)

@@ -73,14 +73,16 @@ def _write(model: Model, form: str | None, everything: bool, no_color: bool) -> 
 
 def _draw(model: Model, html: Path | None, svg: Path | None, degrees: tuple[Degrees, ...]) -> None:
     """Files for a browser; a drawing is of one layout, the first that is given."""
+    from specc.compiler.write import write_file
+
     layout = degrees[0] if degrees else None
     if html is not None:
         from specc.compiler.render.html import html_show
 
         text = html_show(model.architecture, model.figures, layout=layout)
-        html.write_text(text, encoding="utf-8", newline="\n")
+        write_file(html, text)
     if svg is not None:
         from specc.compiler.render.svg import svg as drawn
 
         text = drawn(model.architecture, layout=layout)
-        svg.write_text(text, encoding="utf-8", newline="\n")
+        write_file(svg, text)

@@ -81,6 +81,8 @@ class _Layout:
         explained = restated(change) if self.everything else told.explained(change)
         hidden = {*explained, *left_out}
         found = phrases_of(change, hidden)
+        if not self.everything and (others := told.law_of_others(change)):
+            found = (*found, Phrase(None, others))
         return Row(
             sign=_SIGNS.get(change.kind, "~") if found else " ",
             depth=depth,

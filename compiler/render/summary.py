@@ -49,4 +49,4 @@ def summary(difference: Difference) -> Summary:
 def _verdict(change: Change, told: Told) -> str:
     if change.kind in ("same", "removed"):
         return change.kind
-    return "sizes" if told.explain(change) and not change.steps else "different"
+    return "sizes" if told.only_sizes(change) else "different"

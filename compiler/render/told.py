@@ -31,21 +31,25 @@ Law = tuple[str, str]
 class Told:
     """What stands above a part: facts, of the nearest where several have one, before and after.
 
-    `law`: how the first parameter that starts otherwise started and starts, `law_path` where.
+    `law`: how the first parameter that starts otherwise started and starts, `law_path` where, and
+    `law_parts` how many other parts have one that does so too.
     """
 
     before: Facts
     after: Facts
     law: Law | None = None
     law_path: str = ""
+    law_parts: int = 0
 
     @staticmethod
     def of(difference: Difference) -> Told:
         """Above the root."""
-        for change in difference.root.walk():
-            for fact in _laws(change):
-                return Told({}, {}, _law(fact), change.path)
-        return Told({}, {})
+        laws = [(c.path, _law(f)) for c in difference.root.walk() for f in _laws(c)]
+        if not laws:
+            return Told({}, {})
+        path, law = laws[0]
+        parts = {other for other, same in laws if same == law} - {path}
+        return Told({}, {}, law, path, len(parts))
 
     def below(self, change: Change) -> Told:
         """For the children of a part."""
@@ -76,6 +80,17 @@ class Told:
             and bool(change.facts)
             and len(self.explained(change)) == len(change.facts)
         )
+
+    def law_of_others(self, change: Change) -> str:
+        """Where a part is the first that starts otherwise: how many others do so; else nothing."""
+        if change.path != self.law_path or not self.law_parts:
+            return ""
+        parts = "part does" if self.law_parts == 1 else "parts do"
+        return f"{self.law_parts} other {parts} so too"
+
+    def only_sizes(self, change: Change) -> bool:
+        """Whether a part differs in sizes alone that follow from what stands above."""
+        return self.explain(change) and not change.steps and not any(map(_is_law, change.facts))
 
     def _follows(self, change: Change, fact: FactChange) -> bool:
         kind = change.after.kind if change.after else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..header import split_page
 from .calls_back import call_modules
 from .dtype import mesh_to_dtype
 from .equal import refuse_different
@@ -26,7 +27,8 @@ def standalone_page(page_text: str, name: str, *, validate: bool = True) -> str:
     call_modules(program)
     mesh_to_dtype(program)
     with_plain_fills(program)
-    with_words_alone(program)
+    header = split_page(page_text)
+    with_words_alone(program, header[0].authored if header else ())
     drop_fields_of_the_trainer(program)
     drop_unreached(program)
     text = laid_out(program, name)

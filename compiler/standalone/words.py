@@ -4,13 +4,15 @@
     # Rows go head by head, [query | key]; any tp cuts      # Rows go head by head, [query | key].
     #   between them.
 
-What an author says of other things stays as it is written.
+What an author says of other things stays as it is written, and so does all that stands in code
+which a page's header names as its author's.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Collection
 from typing import Any
 
 import libcst as cst
@@ -53,10 +55,13 @@ def _without_shapes(text: str) -> str:
     return _SHAPE.sub("", text)
 
 
-def with_words_alone(program: Program) -> None:
-    """Every comment and docstring as it is said of one process, in place."""
+def with_words_alone(program: Program, authored: Collection[str] = ()) -> None:
+    """Every comment and docstring as it is said of one process, in place; those of `authored`
+    classes and functions as they are."""
     program.docstring = _module_docstring(program.docstring)
     for name, statement in list(program.statements.items()):
+        if name in authored:
+            continue
         ours = name in program.ours
         statement = _docstrings(statement, program, ours)
         program.statements[name] = _comments(statement)

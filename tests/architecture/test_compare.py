@@ -219,6 +219,12 @@ def test_a_fact_changes(edit: tuple[str, str], path: str, fact: tuple[str, Any, 
     assert fact in told(small(edit))[path]
 
 
+@pytest.mark.parametrize("product", ["gate * gate.sigmoid()", "torch.sigmoid(gate) * gate"])
+def test_a_silu_that_is_written_out_is_one(product: str) -> None:
+    of = small(("F.silu(gate)", product), ("import torch.nn", "import torch\nimport torch.nn"))
+    assert "activation" not in {name for found in told(of).values() for name, *_ in found}
+
+
 def test_a_loss_is_a_difference_though_logits_are_the_same() -> None:
     of = small(("labels, self.mesh)", "labels.clamp(min=0), self.mesh)"))
     (change,) = changed(of)

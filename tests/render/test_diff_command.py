@@ -131,6 +131,7 @@ def test_show(specc: Callable[..., tuple[int, str, str]], folder: Path) -> None:
         (["diff", "small.py", "deep.py", "--layout", "tq2"], "error[SP690]: --layout: 'tq2'"),
         (["diff", "small.py", "deep.py", "--length", "0"], "Invalid value for '--length'"),
         (["show", "nothing.py"], "error[SP611]"),
+        (["show", "small.py", "--svg", "gone/small.svg"], "error[SP603]: there is no folder"),
     ],
 )
 def test_what_cannot_be_compared_is_trouble(

@@ -41,8 +41,28 @@ def test_another_initial_law_is_said_once() -> None:
     before = started("normal 0.02", "normal 0.02/√(2·layers)")
     after = started("normal 0.006", "normal 0.006/√(2·layers)")
     assert said(before, after) == {
-        "decoder.layers[0..3].input_layernorm": ["starts as normal 0.02 → 0.006"]
+        "decoder.layers[0..3].input_layernorm": [
+            "starts as normal 0.02 → 0.006",
+            "4 other parts do so too",
+        ]
     }
+
+
+def test_a_law_that_one_part_alone_has_says_so() -> None:
+    """The same line, and no others that do so too: the two are told apart."""
+    whole = decoder()
+    name = "input_layernorm"
+
+    def only(law: str) -> Architecture:
+        return with_layers(
+            whole,
+            lambda layer: tuple(
+                starting(child, law) if child.name == name else child for child in layer.children
+            ),
+        )
+
+    told = said(only("normal 0.02"), only("normal 0.006"))
+    assert [*told.values()] == [["starts as normal 0.02 → 0.006"]]
 
 
 def test_a_law_of_its_own_is_said() -> None:

@@ -21,6 +21,7 @@ from run_alone import numbers
 from standalone_cases import ALWAYS, EXAMPLES, FAMILIES, MORE, SIZES, Case, case
 
 from specc.compiler.page import BLACK
+from specc.compiler.standalone import standalone_page
 from specc.compiler.validate.page_module import page_module
 from specc.runtime import Mesh
 
@@ -177,3 +178,12 @@ def test_pages_are_formatted_and_clean(cases: list[Case], tmp_path: Path) -> Non
         cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_an_author_says_of_ranks_and_documents_stays() -> None:
+    """The header names the author's classes: their comments are no talk of several processes."""
+    said = "# low-rank factors; documents were shuffled, ranks are of the retrieval"
+    page = (EXAMPLES / "diy_gpt.py").read_text(encoding="utf-8")
+    marked = page.replace("class DiySimpleGPTModel(", f"{said}\nclass DiySimpleGPTModel(", 1)
+    assert marked != page
+    assert said in standalone_page(marked, "diy_gpt", validate=False)
