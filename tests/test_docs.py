@@ -78,6 +78,7 @@ def test_blocks_run(page: Path, folder: Path) -> None:
                 assert any(text in example for example in examples), f"{place}: in no example"
             elif file := FILE.match(text):
                 (folder / file[1]).write_text(text)
+                sys.modules.pop(Path(file[1]).stem, None)  # another test's file of that name
             else:
                 # Padded, so that a traceback has the page's own line numbers.
                 exec(compile("\n" * (line - 1) + text, str(page), "exec"), namespace)

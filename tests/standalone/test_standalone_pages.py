@@ -25,6 +25,9 @@ from specc.compiler.standalone import standalone_page
 from specc.compiler.validate.page_module import page_module
 from specc.runtime import Mesh
 
+# In one process: folding the pages, which all tests share, takes half a minute.
+pytestmark = pytest.mark.xdist_group("standalone")
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = EXAMPLES / "llama_standalone.py"
 
