@@ -71,6 +71,11 @@ def own_path(path: Path) -> str | None:
     return None
 
 
+def parse_error(error: SyntaxError | ValueError) -> str:
+    """Why a text is no Python, with the line where there is one (a NUL has none)."""
+    return f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+
+
 def _place(diagnostic: Diagnostic) -> tuple[str, int, int, str]:
     span = diagnostic.span
     if span is None:

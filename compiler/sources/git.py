@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..diagnostics import fail
+from ..upkeep.git_answers import run_git
 
 
 @dataclass(frozen=True)
@@ -120,16 +121,9 @@ def repository(folder: Path) -> Repository:
 def _git(
     arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    # What it says on stderr is looked at: in English, and without an index lock for `status`.
-    spoken = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    spoken = {"LC_ALL": "C", "LANGUAGE": "C"}  # what it says on stderr is looked at: in English
     try:
-        return subprocess.run(
-            ["git", *arguments],
-            cwd=folder,
-            env={**os.environ, **spoken, **(environment or {})},
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-        )
+        return run_git(folder, arguments, {**spoken, **(environment or {})})
     except FileNotFoundError:
         fail(
             "SP612",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..diagnostics import fail
+from ..diagnostics import fail, parse_error
 
 CODE = "SP617"
 _FORM = re.compile(r"config\.(\w+)=(.*)", re.DOTALL)
@@ -65,7 +65,7 @@ def _fields(text: str) -> Iterator[_Field]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        at = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        at = parse_error(error)
         fail("SP660", f"the page is no Python: {at}", help="put that right before numbers are set")
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and any(map(_is_dataclass, node.decorator_list)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..diagnostics import fail, shown_path
+from ..diagnostics import fail, parse_error, shown_path
 from ..header import digest, split_page
 from ..write import read_page, write_page
 from .conflict_markers import first_marker
@@ -125,7 +125,7 @@ def _refuse_nonsense(page: Path, text: str) -> None:
     try:
         ast.parse(text)
     except (SyntaxError, ValueError) as error:  # ValueError: zero bytes, bytes that are no UTF-8
-        at = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        at = parse_error(error)
         fail(
             "SP672",
             f"`{shown_path(page)}` is no Python, so its edits cannot be merged: {at}",

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..diagnostics import fail, shown_path
+from ..diagnostics import fail, parse_error, shown_path
 from ..header import split_page
 from .three_way_text import lines_of
 from .vendor_runtime import PACKAGE, RuntimeFiles
@@ -32,7 +32,7 @@ def vendored_page(page: Path, text: str, runtime: RuntimeFiles) -> VendoredPage:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        at = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        at = parse_error(error)
         fail(
             "SP697",
             f"`{shown_path(page)}` is not Python: {at}",
