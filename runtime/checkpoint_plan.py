@@ -30,9 +30,9 @@ from .parameters import (
 K = TypeVar("K", bound=Hashable)
 Named = Mapping[str, tuple[Tensor, ParameterRecord]]
 _FLAT = {  # flattened axes, outermost first, as Mesh.launch makes them
-    "fsdp": ("dp_shard", "ep", "cp"),
-    "dp": ("dp_replicate", "dp_shard", "ep"),
-    "dp_cp": ("dp_replicate", "dp_shard", "ep", "cp"),
+    "fsdp": ("dp_shard", "cp"),
+    "dp": ("dp_replicate", "dp_shard"),
+    "dp_cp": ("dp_replicate", "dp_shard", "cp"),
 }
 
 

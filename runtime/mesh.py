@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-AXES = ("pp", "dp_replicate", "dp_shard", "ep", "cp", "tp")  # outermost first
+AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")  # outermost first
+EXPERT_AXES = (
+    "pp",
+    "dp_replicate",
+    "edp_shard",
+    "ep",
+    "etp",
+)  # the same ranks, divided for experts
+CAPACITY_SCOPES = ("micro_batch", "rank")
+TOKEN_DISPATCHERS = ("alltoall", "allgather")
 CP_COMM_TYPES = ("all_gather", "p2p", "a2a")  # how attention exchanges keys and values over cp
 
 
@@ -48,8 +57,13 @@ class Mesh:
     - ``cp`` cuts the positions everywhere; attention exchanges keys and values by ``cp_comm_type``
       (Megatron's names): "all_gather" them, send them round a ring ("p2p"), or exchange heads for
       positions ("a2a").
-    - ``dp_replicate`` x ``dp_shard`` x ``ep`` see different sequences. FSDP cuts dense parameters
-      over ``dp_shard`` x ``ep`` x ``cp`` and keeps ``dp_replicate`` copies of the result.
+    - ``dp_replicate`` x ``dp_shard`` see different sequences. FSDP cuts dense parameters over
+      ``dp_shard`` x ``cp`` and keeps ``dp_replicate`` copies of the result.
+    - ``pp`` cuts the stack of layers into stages; ``stage`` of ``stages`` is the one that a model
+      is built for (``at_stage``), as a rank may hold several.
+    - Experts divide the ranks of a stage anew, in the same order (Megatron's parallel folding):
+      ``ep`` deals out whole experts, ``etp`` cuts each, and ``edp`` = ``dp_replicate`` x
+      ``edp_shard`` holds copies, which FSDP cuts over ``edp_shard``.
 
     ``dtype`` is what the embedding hands on; weights stay float32 and every layer casts its own to
     its input's dtype. ``compiled``: the head and the loss run as one region of torch.compile, as
@@ -61,22 +75,39 @@ class Mesh:
     pp: Axis = Axis("pp")
     dp_replicate: Axis = Axis("dp_replicate")
     dp_shard: Axis = Axis("dp_shard")
-    ep: Axis = Axis("ep")
     cp: Axis = Axis("cp")
     tp: Axis = Axis("tp")
-    dp: Axis = Axis("dp")  # dp_replicate x dp_shard x ep: ranks that see different sequences
+    dp: Axis = Axis("dp")  # dp_replicate x dp_shard: ranks that see different sequences
     dp_cp: Axis = Axis("dp_cp")  # dp x cp: ranks that see different tokens
+    tp_cp: Axis = Axis("tp_cp")  # cp x tp: ranks that share a micro-batch
+    dp_cp_tp: Axis = Axis("dp_cp_tp")  # all ranks of a stage
+    ep: Axis = Axis("ep")
+    etp: Axis = Axis("etp")
+    edp: Axis = Axis("edp")  # dp_replicate x edp_shard: ranks with the same part of the experts
+    stage: int = 0
+    stages: int = 1
     sequence_parallel: bool = False
     cp_comm_type: str = "all_gather"
     dtype: torch.dtype = torch.float32
     compiled: bool = False
     recompute_core_attn: bool = False
     loss_chunks: int = 1
+    capacity_scope: str = "micro_batch"
+    moe_token_dispatcher_type: str = "alltoall"
     device_mesh: DeviceMesh | None = None
-    # What fully_shard takes: dp_shard x ep x cp flattened, behind dp_replicate where that is > 1.
+    # What fully_shard takes: dp_shard x cp flattened, behind dp_replicate where that is > 1.
     fsdp_mesh: DeviceMesh | None = None
+    expert_fsdp_mesh: DeviceMesh | None = None  # the same of edp_shard
 
     def __post_init__(self) -> None:
+        if not 0 <= self.stage < self.stages:
+            raise ValueError(f"stage {self.stage} is not one of {self.stages}")
+        for name, known in (
+            ("capacity_scope", CAPACITY_SCOPES),
+            ("moe_token_dispatcher_type", TOKEN_DISPATCHERS),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r} is not one of {', '.join(known)}")
         if self.loss_chunks < 1:
             raise ValueError(f"loss_chunks={self.loss_chunks} has to be 1 (no chunks) or more")
 
@@ -105,6 +136,9 @@ class Mesh:
         pp: int = 1,
         cp: int = 1,
         ep: int = 1,
+        etp: int | None = None,
+        capacity_scope: str = "micro_batch",
+        moe_token_dispatcher_type: str = "alltoall",
         sequence_parallel: bool = False,
         cp_comm_type: str = "all_gather",
         device: str = "cpu",
@@ -126,53 +160,71 @@ class Mesh:
                 "Mesh.launch needs a process group: start with torchrun and call "
                 "torch.distributed.init_process_group, or use Mesh.single() for one process"
             )
-        for name, degree in (("pp", pp), ("ep", ep)):
-            if degree != 1:
-                raise NotImplementedError(
-                    f"{name}={degree} is not supported yet: only tp, cp and dp may be above 1"
-                )
         if cp_comm_type not in CP_COMM_TYPES:
             raise ValueError(
                 f"cp_comm_type={cp_comm_type!r} is not one of {', '.join(CP_COMM_TYPES)}"
             )
         world = dist.get_world_size()
+        if pp < 1 or world % pp:
+            raise ValueError(f"pp={pp} does not divide the {world} processes")
+        in_stage = world // pp
         inner = tp * cp
-        if min(tp, cp, dp_replicate) < 1 or world % inner:
+        if min(tp, cp, dp_replicate) < 1 or in_stage % inner:
             raise ValueError(
-                f"tp={tp} x cp={cp} does not divide the {world} processes; start a multiple of "
+                f"tp={tp} x cp={cp} does not divide the {in_stage} processes; start a multiple of "
                 f"{inner}"
                 if cp > 1
-                else f"tp={tp} does not divide the {world} processes; start a multiple of tp"
+                else f"tp={tp} does not divide the {in_stage} processes; start a multiple of tp"
             )
         if dp is None:
-            dp = world // inner
-        if dp * inner != world:
+            dp = in_stage // inner
+        if dp * inner != in_stage:
             over_cp = f" x cp={cp}" if cp > 1 else ""
+            over_pp = f" x pp={pp}" if pp > 1 else ""
             raise ValueError(
-                f"tp={tp}{over_cp} x dp={dp} is {inner * dp} processes, but {world} were started"
+                f"tp={tp}{over_cp} x dp={dp}{over_pp} is {inner * dp * pp} processes, but {world} "
+                "were started"
             )
         if dp % dp_replicate:
             raise ValueError(f"dp_replicate={dp_replicate} does not divide dp={dp}")
-        sizes = (pp, dp_replicate, dp // dp_replicate, ep, cp, tp)
+        etp = tp if etp is None else etp
+        shard = in_stage // dp_replicate
+        if min(ep, etp) < 1 or shard % (ep * etp):
+            raise ValueError(
+                f"ep={ep} x etp={etp} does not divide the {shard} processes that share one copy of "
+                f"a stage's experts"
+            )
+        sizes = (pp, dp_replicate, dp // dp_replicate, cp, tp)
         device_mesh = init_device_mesh(device, sizes, mesh_dim_names=AXES)
+        expert_sizes = (pp, dp_replicate, shard // (ep * etp), ep, etp)
+        expert_mesh = init_device_mesh(device, expert_sizes, mesh_dim_names=EXPERT_AXES)
         flat = {
-            "dp": device_mesh["dp_replicate", "dp_shard", "ep"]._flatten("dp"),
-            "dp_cp": device_mesh["dp_replicate", "dp_shard", "ep", "cp"]._flatten("dp_cp"),
+            "dp": device_mesh["dp_replicate", "dp_shard"]._flatten("dp"),
+            "dp_cp": device_mesh["dp_replicate", "dp_shard", "cp"]._flatten("dp_cp"),
+            "tp_cp": device_mesh["cp", "tp"]._flatten("tp_cp"),
+            "dp_cp_tp": device_mesh["dp_replicate", "dp_shard", "cp", "tp"]._flatten("dp_cp_tp"),
+            "edp": expert_mesh["dp_replicate", "edp_shard"]._flatten("edp"),
+            "ep": expert_mesh["ep"],
+            "etp": expert_mesh["etp"],
         }
-        fsdp_mesh = device_mesh["dp_shard", "ep", "cp"]._flatten("fsdp")
+        fsdp_mesh = device_mesh["dp_shard", "cp"]._flatten("fsdp")
+        expert_fsdp_mesh = expert_mesh["edp_shard"]
         if dp_replicate > 1:
-            # torch deprecates a slice of the root with a flattened dimension in it.
-            both = device_mesh["dp_replicate", "dp_shard", "ep", "cp"].mesh
-            fsdp_mesh = DeviceMesh.from_group(
-                [device_mesh.get_group("dp_replicate"), fsdp_mesh.get_group()],
+            copies = device_mesh.get_group("dp_replicate")
+            fsdp_mesh = _with_copies(
+                device_mesh["dp_replicate", "dp_shard", "cp"], copies, fsdp_mesh, device
+            )
+            expert_fsdp_mesh = _with_copies(
+                expert_mesh["dp_replicate", "edp_shard"],
+                expert_mesh.get_group("dp_replicate"),
+                expert_fsdp_mesh,
                 device,
-                both.reshape(dp_replicate, -1),
-                mesh_dim_names=("dp_replicate", "fsdp"),
             )
         return Mesh(
             **{name: _axis(device_mesh[name], name) for name in AXES},
-            dp=_axis(flat["dp"], "dp"),
-            dp_cp=_axis(flat["dp_cp"], "dp_cp"),
+            **{name: _axis(part, name) for name, part in flat.items()},
+            capacity_scope=capacity_scope,
+            moe_token_dispatcher_type=moe_token_dispatcher_type,
             # One tp rank holds every position, so there is nothing to cut.
             sequence_parallel=sequence_parallel and tp > 1,
             cp_comm_type=cp_comm_type,
@@ -182,7 +234,25 @@ class Mesh:
             loss_chunks=loss_chunks,
             device_mesh=device_mesh,
             fsdp_mesh=fsdp_mesh,
+            expert_fsdp_mesh=expert_fsdp_mesh,
         )
+
+    @property
+    def first_stage(self) -> bool:
+        """Whether the model built with this mesh looks up tokens; true in one process."""
+        return self.stage == 0
+
+    @property
+    def last_stage(self) -> bool:
+        """Whether the model built with this mesh has the head and the loss; true in one process."""
+        return self.stage == self.stages - 1
+
+    def at_stage(self, stage: int, stages: int) -> Mesh:
+        """The mesh that stage ``stage`` of ``stages`` of a pipeline is built with.
+
+        Raises ValueError where there is no such stage.
+        """
+        return replace(self, stage=stage, stages=stages)
 
     @property
     def size(self) -> int:
@@ -196,6 +266,18 @@ class Mesh:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Mesh:
         return self  # process groups cannot be copied, and a copied layer works on the same mesh
+
+
+def _with_copies(
+    both: DeviceMesh, copies: dist.ProcessGroup, parts: DeviceMesh, device: str
+) -> DeviceMesh:
+    """``parts`` behind dp_replicate: torch deprecates a slice with a flattened dimension in it."""
+    return DeviceMesh.from_group(
+        [copies, parts.get_group()],
+        device,
+        both.mesh.reshape(both.size(0), -1),
+        mesh_dim_names=("dp_replicate", "fsdp"),
+    )
 
 
 def _axis(mesh: DeviceMesh, name: str) -> Axis:

@@ -41,12 +41,15 @@ class ParameterRecord:
 
     ``law`` None: not one of our layers', its constructor's own operations give the value.
     ``tied_to``: the canonical name, where this is a further name of a parameter.
+    ``expert_dim``: the dimension that counts experts, which is cut over ep; such a parameter's
+    ``dim`` is cut over etp, and whole copies of its parts are held over edp.
     """
 
     shape: tuple[int, ...]
     dim: int | None = None
     law: Normal | Constant | None = None
     tied_to: str | None = None
+    expert_dim: int | None = None
 
 
 Table = dict[str, ParameterRecord]
@@ -92,6 +95,21 @@ def axis_cut(size: int, axis: Axis) -> Cut:
     if axis.size == 1:
         return Cut(0, size, size)
     return cut(size, axis.size, axis.rank)
+
+
+def cut_axes(record: ParameterRecord, mesh: Mesh) -> tuple[tuple[int, Axis], ...]:
+    """Which dimension of a parameter is cut over which axis, outermost first."""
+    if record.expert_dim is None:
+        return () if record.dim is None else ((record.dim, mesh.tp),)
+    inner = () if record.dim is None else ((record.dim, mesh.etp),)
+    return ((record.expert_dim, mesh.ep), *inner)
+
+
+def replicated_axes(record: ParameterRecord, mesh: Mesh) -> tuple[Axis, ...]:
+    """The axes over which each rank has a copy, and so a part of the gradient's sum."""
+    if record.expert_dim is None:
+        return (mesh.dp_cp,) if record.dim is not None else (mesh.tp, mesh.dp_cp)
+    return (mesh.edp,) if record.dim is not None else (mesh.etp, mesh.edp)
 
 
 def declare(module: nn.Module, name: str, record: ParameterRecord) -> None:

@@ -24,6 +24,8 @@ LAUNCH_FIELDS = frozenset(
         "virtual_pipeline_model_parallel_size",
         "context_parallel_size",
         "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "moe_token_dispatcher_type",
         "sequence_parallel",
         "params_dtype",
         "bf16",
@@ -45,6 +47,11 @@ ROPE_SCALINGS = ("linear", "llama3", "yarn")
 ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "squared_relu")
 NORMALIZATIONS = ("LayerNorm", "RMSNorm")
 SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")
+SCORE_FUNCTIONS = ("softmax", "sigmoid")
+ROUTER_DTYPES = ("fp32", "fp64")
+LOAD_BALANCING_TYPES = ("aux_loss", "seq_aux_loss", "global_aux_loss", "none")
+DROP_POLICIES = ("probs", "position")
+TOKEN_DISPATCHERS = ("alltoall", "allgather")
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "position_embedding_type": POSITION_EMBEDDINGS,
@@ -52,6 +59,11 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "activation": ACTIVATIONS,
     "normalization": NORMALIZATIONS,
     "softmax_type": SOFTMAX_TYPES,
+    "moe_router_score_function": SCORE_FUNCTIONS,
+    "moe_router_dtype": ROUTER_DTYPES,
+    "moe_router_load_balancing_type": LOAD_BALANCING_TYPES,
+    "moe_token_drop_policy": DROP_POLICIES,
+    "moe_token_dispatcher_type": TOKEN_DISPATCHERS,
 }
 _SCALING_NUMBERS = {  # what each rule has to be told
     "linear": ("rope_scaling_factor",),
@@ -73,7 +85,15 @@ _SCALING_FIELDS = {  # those that only make sense under some scaling, and under 
     **dict.fromkeys(_YARN_FIELDS, ("yarn",)),
 }
 _PROBABILITIES = ("attention_dropout", "hidden_dropout")
-_AT_LEAST_ZERO = ("init_method_std", *_PROBABILITIES, "yarn_mscale_all_dim")
+_AT_LEAST_ZERO = (
+    "init_method_std",
+    *_PROBABILITIES,
+    "yarn_mscale_all_dim",
+    "moe_aux_loss_coeff",
+    "moe_z_loss_coeff",
+    "moe_router_bias_update_rate",
+    "mtp_loss_scaling_factor",
+)
 
 
 _RENAMED = {  # Megatron's own names, where they differ
@@ -233,6 +253,56 @@ class ModelParallelConfig(metaclass=_ConfigType):
     window_size: int | None = _note(None, "places back that a place sees, itself included")
     window_attn_skip_freq: int | tuple[int, ...] | None = None
 
+    # Multi-latent attention.
+    multi_latent_attention: bool = False
+    q_lora_rank: int | None = None
+    kv_lora_rank: int = 512
+    qk_head_dim: int = 128
+    qk_pos_emb_head_dim: int = 64
+    v_head_dim: int = 128
+
+    # Experts.
+    num_moe_experts: int | None = None
+    moe_layer_freq: int | tuple[int, ...] = 1
+    moe_ffn_hidden_size: int | None = None
+    moe_router_topk: int = 2
+    moe_router_score_function: str = "softmax"
+    moe_router_pre_softmax: bool = False
+    moe_router_topk_scaling_factor: float | None = None
+    moe_router_dtype: str = "fp32"
+    moe_router_num_groups: int | None = None
+    moe_router_group_topk: int | None = None
+    moe_router_load_balancing_type: str = "aux_loss"
+    moe_aux_loss_coeff: float = 0.0
+    moe_z_loss_coeff: float | None = None
+    moe_router_enable_expert_bias: bool = False
+    moe_router_bias_update_rate: float = 0.001
+    moe_input_jitter_eps: float | None = None
+    moe_expert_capacity_factor: float | None = None
+    moe_pad_expert_input_to_capacity: bool = False
+    moe_token_drop_policy: str = "probs"
+    moe_apply_probs_on_input: bool = False
+    moe_shared_expert_intermediate_size: int | None = None
+    moe_shared_expert_gate: bool = False
+
+    # Multi-token prediction.
+    mtp_num_layers: int | None = None
+    mtp_loss_scaling_factor: float = 0.1
+    mtp_use_repeated_layer: bool = False
+
+    # Hybrid stacks.
+    hybrid_layer_pattern: str | None = None
+    mamba_state_dim: int = 128
+    mamba_head_dim: int = 64
+    mamba_num_groups: int = 8
+    mamba_num_heads: int | None = None
+    linear_attention_freq: int | tuple[int, ...] | None = None
+    linear_conv_kernel_dim: int = 4
+    linear_key_head_dim: int = 128
+    linear_value_head_dim: int = 128
+    linear_num_key_heads: int = 16
+    linear_num_value_heads: int = 32
+
     # Weights.
     untie_embeddings_and_output_weights: bool = True
     init_method_std: float = 0.02
@@ -243,6 +313,8 @@ class ModelParallelConfig(metaclass=_ConfigType):
     virtual_pipeline_model_parallel_size: int | None = None
     context_parallel_size: int = 1
     expert_model_parallel_size: int = 1
+    expert_tensor_parallel_size: int | None = None
+    moe_token_dispatcher_type: str = "alltoall"
     sequence_parallel: bool = False
     params_dtype: torch.dtype | None = None
     bf16: bool = False
