@@ -6,11 +6,20 @@ from .attention import attention
 from .collectives import all_gather, all_reduce, all_to_all, reduce_scatter
 from .dropout import Dropout, set_dropout_step
 from .embedding import PositionEmbedding, VocabParallelEmbedding
+from .expert_linear import GroupedColumnParallelLinear, GroupedRowParallelLinear
 from .gradients import clip_gradients, sum_replicated_gradients
+from .grouped import grouped_linear
 from .linear import ColumnParallelLinear, RowParallelLinear
 from .loss import cross_entropy, linear_cross_entropy, local_loss
 from .materialize import materialize
 from .mesh import Axis, Mesh
+from .micro_batch import Turn, begin_micro_batch
+from .moe_capacity import expert_capacity, within_capacity
+from .moe_dispatch import all_tokens, combine, dispatch, own_tokens
+from .moe_jitter import Jitter
+from .moe_losses import AuxLoss, GlobalAuxLoss, SequenceAuxLoss, ZLoss
+from .moe_router import ExpertLoad, finish_step
+from .moe_routing import group_limited_topk, normalized, router_logits
 from .norm import LayerNorm, RMSNorm
 from .parameters import (
     Constant,
@@ -46,10 +55,16 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AuxLoss",
     "Axis",
     "ColumnParallelLinear",
     "Constant",
     "Dropout",
+    "ExpertLoad",
+    "GlobalAuxLoss",
+    "GroupedColumnParallelLinear",
+    "GroupedRowParallelLinear",
+    "Jitter",
     "LayerNorm",
     "LinearScaling",
     "Llama3Scaling",
@@ -61,27 +76,42 @@ __all__ = [
     "Positions",
     "RMSNorm",
     "RowParallelLinear",
+    "SequenceAuxLoss",
+    "Turn",
     "VocabParallelEmbedding",
     "YarnScaling",
+    "ZLoss",
     "accumulate",
     "all_gather",
     "all_reduce",
     "all_to_all",
+    "all_tokens",
     "apply_rotary",
     "attention",
+    "begin_micro_batch",
     "clip_gradients",
+    "combine",
     "cross_entropy",
     "declare",
+    "dispatch",
+    "expert_capacity",
+    "finish_step",
     "full_tensors",
+    "group_limited_topk",
+    "grouped_linear",
     "linear_cross_entropy",
     "load_full_tensors",
     "local_loss",
     "local_part",
     "materialize",
+    "normalized",
+    "own_tokens",
     "parameter_table",
     "reduce_scatter",
     "rotary_tables",
+    "router_logits",
     "set_dropout_step",
     "shard",
     "sum_replicated_gradients",
+    "within_capacity",
 ]

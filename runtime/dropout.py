@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from .draws import kept, mix64
 from .mesh import Mesh
+from .micro_batch import Turn, begin_micro_batch
 from .positions import Positions
 from .standalone import STANDALONE
 
@@ -24,7 +25,7 @@ class Dropout(nn.Module):
     """Zeroes elements of x [b, t, h] with probability p and scales the rest by 1 / (1 - p).
 
     Works on what stands between the layers, whose features no rank cuts; no collective runs.
-    ``set_dropout_step`` has to be called on the whole model before every training forward.
+    ``begin_micro_batch`` has to be called on the whole model before every training forward.
     Raises ValueError for a p outside [0, 1), RuntimeError for a training forward without a step,
     ValueError for positions of another length than x.
     """
@@ -53,7 +54,7 @@ class Dropout(nn.Module):
         if not self.has_step:
             raise RuntimeError(
                 "Dropout's mask depends on the step and none was set: call "
-                "specc.runtime.set_dropout_step(model, seed=..., step=..., first_sequence=...) "
+                "specc.runtime.begin_micro_batch(model, Turn(seed, step, first_sequence)) "
                 "before a training forward, or model.eval() to drop nothing"
             )
         if positions.local_places.shape[0] != x.shape[1]:
@@ -65,25 +66,22 @@ class Dropout(nn.Module):
         keep = _keep(self.key, sequences, positions.local_places, x.shape[2], self.p)
         return torch.where(keep, x * (1 / (1 - self.p)), 0.0)
 
+    def begin_micro_batch(self, name: str, turn: Turn) -> None:
+        """Takes the place of the next forward in the run; ``name`` parts this module's masks."""
+        text = f"{turn.seed}/{turn.step}/{name}".encode()
+        digest = hashlib.blake2b(text, digest_size=8).digest()
+        # fill_ hands the number to the device as an argument: no copy to wait for.
+        self.key.fill_(int.from_bytes(digest, "little", signed=True))
+        self.first_sequence.fill_(turn.first_sequence)
+        self.has_step = True
+
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
 def set_dropout_step(model: nn.Module, *, seed: int, step: int, first_sequence: int) -> None:
-    """Gives every Dropout in the model the place of the next forward in the run.
-
-    ``first_sequence`` is the index of this call's first sequence in the step's global batch: it
-    counts over data parallel ranks and over accumulated micro-batches. Every rank passes the same
-    ``model`` root, so that names agree.
-    """
-    for name, module in model.named_modules():
-        if isinstance(module, Dropout):
-            text = f"{seed}/{step}/{name}".encode()
-            digest = hashlib.blake2b(text, digest_size=8).digest()
-            # fill_ hands the number to the device as an argument: no copy to wait for.
-            module.key.fill_(int.from_bytes(digest, "little", signed=True))
-            module.first_sequence.fill_(first_sequence)
-            module.has_step = True
+    """``begin_micro_batch`` of the one micro-batch of a step."""
+    begin_micro_batch(model, Turn(seed, step, first_sequence))
 
 
 def _keep(key: Tensor, sequences: Tensor, positions: Tensor, features: int, p: float) -> Tensor:

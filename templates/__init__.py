@@ -12,14 +12,18 @@ from .config import (
 )
 from .diagnostic import Diagnostic, Span, SpecError
 from .embedding import LanguageModelEmbedding
+from .experts import GroupedMLP, GroupedMLPSubmodules
 from .gpt import GPTModel, GPTModelSubmodules
 from .identity import IdentityFuncOp, IdentityOp
 from .layer import TransformerLayer, TransformerLayerSubmodules
 from .mlp import MLP, MLPSubmodules
+from .moe import MoELayer, MoESubmodules
 from .norm import LayerNorm, RMSNorm
 from .output import OutputLayer, TransformerLanguageModelOutputLayer
 from .prepare import Prepared, prepare
 from .rotary import RotaryPositionalEmbedding
+from .router import TopKRouter
+from .shared_experts import SharedExpertMLP
 from .spec import (
     ModuleSpec,
     PreparedSpec,
@@ -38,12 +42,16 @@ __all__ = [
     "Diagnostic",
     "GPTModel",
     "GPTModelSubmodules",
+    "GroupedMLP",
+    "GroupedMLPSubmodules",
     "IdentityFuncOp",
     "IdentityOp",
     "LanguageModelEmbedding",
     "LayerNorm",
     "MLPSubmodules",
     "MegatronModule",
+    "MoELayer",
+    "MoESubmodules",
     "ModelParallelConfig",
     "ModuleSpec",
     "OutputLayer",
@@ -53,8 +61,10 @@ __all__ = [
     "RotaryPositionalEmbedding",
     "SelfAttention",
     "SelfAttentionSubmodules",
+    "SharedExpertMLP",
     "Span",
     "SpecError",
+    "TopKRouter",
     "TransformerBlock",
     "TransformerBlockSubmodules",
     "TransformerConfig",

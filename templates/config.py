@@ -363,6 +363,19 @@ class ModelParallelConfig(metaclass=_ConfigType):
         return 4 * self.hidden_size
 
     @property
+    def moe_ffn_size(self) -> int:
+        """The width of an expert."""
+        if self.moe_ffn_hidden_size is not None:
+            return self.moe_ffn_hidden_size
+        return self.ffn_size
+
+    def is_moe_layer(self, index: int) -> bool:
+        """Whether the layer of this number, counted from 0, has experts."""
+        if isinstance(self.moe_layer_freq, int):
+            return index % self.moe_layer_freq == 0
+        return self.moe_layer_freq[index] == 1
+
+    @property
     def rotary_dim(self) -> int:
         """The first channels of a head, which are rotated."""
         if self.rotary_percent is not None:

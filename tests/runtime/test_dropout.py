@@ -158,7 +158,7 @@ def test_eval_and_zero_drop_nothing_and_need_no_step() -> None:
 
 def test_misuse_is_refused() -> None:
     x = torch.ones(SHAPE)
-    with pytest.raises(RuntimeError, match="set_dropout_step"):
+    with pytest.raises(RuntimeError, match="begin_micro_batch"):
         Two().first(x, Positions.of_hidden(x, MESH))
     for p in (1.0, -0.1):
         with pytest.raises(ValueError, match=str(p)):
