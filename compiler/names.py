@@ -29,6 +29,10 @@ from .source import SourceFile, is_foldable, is_foldable_module, is_ours
 RESERVED: dict[str, Any] = {
     "Config": None,
     "LOSS": None,
+    "LAYERS": None,
+    "FIRST_STAGE": None,
+    "LAST_STAGE": None,
+    "NO_STAGES": None,
     "Mesh": specc.runtime.Mesh,
     "build_model": None,
     "dataclass": dataclasses.dataclass,

@@ -17,7 +17,7 @@ from torch import nn
 
 from specc.runtime import Mesh
 
-from . import tree
+from . import stages, tree
 from .calls import drop_defaults, forward_calls, shaped
 from .construct import POSITIONAL, written
 from .facts import Facts
@@ -96,6 +96,7 @@ def render(
         legend="[b, " in body,
         imports=import_groups(needs),
         loss=loss,
+        stages=stages.MARK,
         configs=config_texts,
         helpers=[tree.code(s).strip("\n") for s in needs.copied.values()],
         classes=[c.strip("\n") for c in classes],
@@ -103,6 +104,8 @@ def render(
         root_call=root_call,
     )
     refuse_words(text)
+    text = black.format_str(text, mode=BLACK)
+    text = stages.stated(text, facts.recording.root, names[root], facts.notes)
     return black.format_str(text, mode=BLACK), _authored(residuals, names, needs)
 
 

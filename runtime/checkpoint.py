@@ -19,7 +19,7 @@ run is seeded by its step. A process may stop at any point of a save: see ``chec
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from .checkpoint_index import FORMAT
 from .checkpoint_plan import Named, model_tensors, optimizer_tensors
 from .checkpoint_read import Stored
 from .checkpoint_saver import Saver
+from .checkpoint_stages import Held, held_by_all
 from .checkpoint_team import Team
 from .mesh import Mesh
 from .optimizer import set_step_count
@@ -158,11 +159,12 @@ def load_optimizer(
 def _load(checkpoint: Path, section: str, targets: Named, mesh: Mesh) -> None:
     team = Team.of(mesh)
     parts = {name: local_part(record, t, mesh) for name, (t, record) in targets.items()}
+    everywhere = held_by_all(targets, mesh)
     stored: list[Stored] = []
 
     def check() -> Sequence[int]:
         found = Stored(checkpoint, section)
-        _refuse_misfit(found, targets)
+        _refuse_misfit(found, everywhere)
         for name, part in parts.items():
             found.check(name, part)
         stored.append(found)
@@ -186,7 +188,7 @@ def _load(checkpoint: Path, section: str, targets: Named, mesh: Mesh) -> None:
     team.run(read, 0)
 
 
-def _refuse_misfit(stored: Stored, targets: Named) -> None:
+def _refuse_misfit(stored: Stored, targets: Mapping[str, Held]) -> None:
     """Raises Refusal where names, shapes or dtypes are not those of the model."""
     where = f"The {stored.section} of {stored.checkpoint}"
     missing = [name for name in targets if name not in stored]
@@ -197,10 +199,10 @@ def _refuse_misfit(stored: Stored, targets: Named) -> None:
             f"{len(missing)} are missing ({', '.join(missing[:3])}) and {len(unknown)} are not "
             f"known ({', '.join(unknown[:3])})."
         )
-    for name, (tensor, record) in targets.items():
+    for name, held in targets.items():
         saved = stored.tensors[name]
-        if (saved.dtype, saved.shape) != (tensor.dtype, record.shape):
+        if (saved.dtype, saved.shape) != (held.dtype, held.shape):
             raise Refusal(
                 f"{where} has {name} as {list(saved.shape)} {saved.dtype}, and this model as "
-                f"{list(record.shape)} {tensor.dtype}."
+                f"{list(held.shape)} {held.dtype}."
             )

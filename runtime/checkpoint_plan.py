@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .checkpoint_index import Shard, Shards
+from .checkpoint_stages import Held
 from .mesh import AXES, Mesh
 from .optimizer import STATES
 from .parameters import (
@@ -80,54 +81,77 @@ class Planner:
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
         self._places = ranks_places(mesh)
-        self._load: dict[int, list[int]] = {}  # bytes by the number of holders, of each of them
+        # Bytes of each holder, by how many there are and in which stages.
+        self._load: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         self._held = cache(self._find_held)
         self._sizes = cache(self._count)
         self._chosen = cache(self._choose)
 
-    def assign(self, tensors: Mapping[K, tuple[Tensor, ParameterRecord]]) -> dict[K, Shards]:
-        """The shards of each tensor, in the order of ``tensors``; the same on every rank.
+    def assign(
+        self,
+        tensors: Mapping[K, tuple[Tensor, ParameterRecord]],
+        everywhere: Mapping[K, Held] | None = None,
+    ) -> dict[K, Shards]:
+        """The shards of each tensor; the same on every rank.
 
-        Tensors that are cut alike share one object. Raises RuntimeError where the shards would not
-        be what this rank holds.
+        ``tensors``: this rank's; ``everywhere``: those of all stages of a pipeline, where there is
+        one, in an order that all ranks have. Tensors that are cut alike share one object. Raises
+        RuntimeError where the shards would not be what this rank holds.
         """
         self._load.clear()
-        return {key: self._shards(*held) for key, held in tensors.items()}
+        if everywhere is None:
+            everywhere = {
+                key: Held(tensor.dtype, record.shape, divisions(record, tensor, self.mesh))
+                for key, (tensor, record) in tensors.items()
+            }
+        return {key: self._shards(held, tensors.get(key)) for key, held in everywhere.items()}
 
-    def _shards(self, tensor: Tensor, record: ParameterRecord) -> Shards:
-        cuts = divisions(record, tensor, self.mesh)
-        held = self._held(record.shape, cuts)
-        own = local_part(record, tensor, self.mesh)
-        if all(own.extent) and self.mesh.rank not in held.get(own, ()):
-            raise RuntimeError(
-                f"rank {self.mesh.rank} holds {own} of a tensor {record.shape} cut by {cuts}, "
-                f"and by the mesh's sizes it would not: {self._places[self.mesh.rank]}"
-            )
-        copies, largest = self._sizes(record.shape, cuts)
-        load = self._load.setdefault(copies, [0] * copies)
+    def _shards(self, held: Held, here: tuple[Tensor, ParameterRecord] | None) -> Shards:
+        cut = (held.shape, held.cuts, held.stages)
+        if here is not None:
+            tensor, record = here
+            own = local_part(record, tensor, self.mesh)
+            if all(own.extent) and self.mesh.rank not in self._held(*cut).get(own, ()):
+                raise RuntimeError(
+                    f"rank {self.mesh.rank} holds {own} of a tensor {held.shape} cut by "
+                    f"{held.cuts}, and by the mesh's sizes it would not: "
+                    f"{self._places[self.mesh.rank]}"
+                )
+        copies, largest = self._sizes(*cut)
+        load = self._load.setdefault((copies, held.stages), [0] * copies)
         turn = load.index(min(load))
-        load[turn] += tensor.element_size() * largest
-        return self._chosen(record.shape, cuts, turn)
+        load[turn] += held.dtype.itemsize * largest
+        return self._chosen(*cut, turn)
 
     def _find_held(
-        self, shape: tuple[int, ...], cuts: tuple[Division, ...]
+        self, shape: tuple[int, ...], cuts: tuple[Division, ...], stages: tuple[int, ...]
     ) -> dict[LocalPart, tuple[int, ...]]:
         """The ranks that hold each part which is not empty."""
         held: dict[LocalPart, list[int]] = {}
         for rank, place in enumerate(self._places):
+            if place["pp"] not in stages:
+                continue
             part = part_of(shape, [(division, place[division.axis]) for division in cuts])
             if all(part.extent):
                 held.setdefault(part, []).append(rank)
         return {part: tuple(ranks) for part, ranks in held.items()}
 
-    def _count(self, shape: tuple[int, ...], cuts: tuple[Division, ...]) -> tuple[int, int]:
+    def _count(
+        self, shape: tuple[int, ...], cuts: tuple[Division, ...], stages: tuple[int, ...]
+    ) -> tuple[int, int]:
         """How many ranks hold each part, and how many entries the largest part has."""
-        held = self._held(shape, cuts)
+        held = self._held(shape, cuts, stages)
         largest = max((math.prod(part.extent) for part in held), default=0)
         return min(map(len, held.values()), default=1), largest
 
-    def _choose(self, shape: tuple[int, ...], cuts: tuple[Division, ...], turn: int) -> Shards:
-        held = self._held(shape, cuts)
+    def _choose(
+        self,
+        shape: tuple[int, ...],
+        cuts: tuple[Division, ...],
+        stages: tuple[int, ...],
+        turn: int,
+    ) -> Shards:
+        held = self._held(shape, cuts, stages)
         return tuple(Shard(ranks[turn], part) for part, ranks in held.items())
 
 

@@ -27,7 +27,8 @@ from .checkpoint_folder import (
     write_file,
 )
 from .checkpoint_index import SECTIONS, File, Index, Saved
-from .checkpoint_plan import Planner, model_tensors, optimizer_tensors, own_parts
+from .checkpoint_plan import Named, Planner, model_tensors, optimizer_tensors, own_parts
+from .checkpoint_stages import Held, held_by_all
 from .checkpoint_team import Team, sentence_of
 from .mesh import Mesh
 from .parameters import LocalPart, local_tensor
@@ -89,6 +90,7 @@ class Saver:
         self._failed: Exception | None = None
         self._copies = Copies()
         self._planner = Planner(mesh)
+        self._known: tuple[object, Mapping[tuple[str, str], Held]] | None = None
 
     def save(
         self,
@@ -149,14 +151,15 @@ class Saver:
         tokenizer: Path | None,
     ) -> _Job:
         tensors = {"model": model_tensors(model), "optimizer": optimizer_tensors(model, optimizer)}
+        everywhere = self._everywhere(tensors)
         # Both at once, so that what many ranks hold is spread over them all.
         shards = self._planner.assign(
-            {(s, n): held for s in SECTIONS for n, held in tensors[s].items()}
+            {(s, n): held for s in SECTIONS for n, held in tensors[s].items()}, everywhere
         )
         saved: dict[str, dict[str, Saved]] = {section: {} for section in SECTIONS}
         for (section, name), found in shards.items():
-            tensor, record = tensors[section][name]
-            saved[section][name] = Saved(tensor.dtype, record.shape, found)
+            held = everywhere[section, name]
+            saved[section][name] = Saved(held.dtype, held.shape, found)
         own: dict[str, dict[str, tuple[Tensor, LocalPart]]] = {section: {} for section in SECTIONS}
         for (section, name), part in own_parts(shards, self.mesh.rank).items():
             local = part.valid(local_tensor(tensors[section][name][0]))
@@ -164,6 +167,18 @@ class Saver:
                 local = self._copies.take((section, name), local)
             own[section][name] = (local, part)
         return _Job(facts.step, saved, own, facts.json(), tokenizer)
+
+    def _everywhere(self, tensors: Mapping[str, Named]) -> Mapping[tuple[str, str], Held]:
+        """What all stages of a pipeline hold, by section and name; asked for once."""
+        names = tuple((section, name) for section in SECTIONS for name in tensors[section])
+        if self._known is None or self._known[0] != names:
+            found = {
+                (section, name): held
+                for section in SECTIONS
+                for name, held in held_by_all(tensors[section], self.mesh).items()
+            }
+            self._known = (names, found)
+        return self._known[1]
 
     def _write(self, job: _Job) -> None:
         """Runs in the thread, if there is one."""

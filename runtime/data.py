@@ -186,12 +186,14 @@ def in_order(row: Callable[[int], Row], layout: Layout, count: int) -> Iterator[
         yield _stack(rows, first)
 
 
-def random_seed(seed: int, step: int, first_sequence: int) -> int:
+def random_seed(seed: int, step: int, first_sequence: int, stage: int = 0) -> int:
     """What torch's own generator is seeded with before a micro-batch's forward pass.
 
-    So a resumed run draws what the uninterrupted one drew, and no generator state is saved.
+    So a resumed run draws what the uninterrupted one drew, and no generator state is saved. The
+    stages of a pipeline draw apart from each other.
     """
-    return number("draw", seed, step, first_sequence)
+    drawn = number("draw", seed, step, first_sequence)
+    return number("stage", drawn, stage) if stage else drawn
 
 
 def _stack(rows: list[Row], first: int) -> MicroBatch:

@@ -14,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .mesh import Mesh
 from .sharded_groups import ShardedGroups, sharded_groups
+from .stage_parts import PAGE_LAYERS
 
 STAGES = (1, 2, 3)
 _STAGE = "_zero_stage"
@@ -104,8 +105,11 @@ def _sharded(model: nn.Module) -> list[FSDPModule]:
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
-    """The elements of the outermost module lists that have parameters, each once."""
-    return [e for e in dict.fromkeys(_elements(model)) if any(True for _ in e.parameters())]
+    """The elements of the lists that the page names (LAYERS), else of the outermost module lists:
+    those that have parameters, each once."""
+    named: tuple[str, ...] | None = model.__dict__.get(PAGE_LAYERS)
+    found = _elements(model) if named is None else _elements_of(model, named)
+    return [e for e in dict.fromkeys(found) if any(True for _ in e.parameters())]
 
 
 def units(model: nn.Module) -> list[nn.Module]:
@@ -119,6 +123,12 @@ def units(model: nn.Module) -> list[nn.Module]:
         for parameter in module.parameters(recurse=False):
             users[id(parameter)] = users.get(id(parameter), 0) + 1
     return [layer for layer in layers(model) if not _shares(layer, users)]
+
+
+def _elements_of(model: nn.Module, lists: tuple[str, ...]) -> list[nn.Module]:
+    """Of a list that another stage of the pipeline has there are none."""
+    there = dict(model.named_modules())
+    return [element for path in lists if path in there for element in there[path].children()]
 
 
 def _elements(module: nn.Module) -> list[nn.Module]:

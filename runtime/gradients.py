@@ -14,6 +14,7 @@ from .mesh import Mesh
 from .parameters import ParameterRecord, canonical_parameters, local_tensor
 from .sharded import as_sharded
 from .sharded_groups import sharded_groups
+from .stage_parts import stage_parts
 
 
 @torch.no_grad()
@@ -75,9 +76,9 @@ def gradient_norm(model: nn.Module, mesh: Mesh) -> Tensor:
     it after ``sum_replicated_gradients``; it waits for no device.
     """
     by_copies: dict[int, list[Tensor]] = {}
-    for _, record, parameter in canonical_parameters(model):
+    for name, record, parameter in canonical_parameters(model):
         if parameter.grad is not None:
-            copies = _copies(record, parameter, mesh)
+            copies = _copies(record, parameter, mesh) * len(_stages_with(model, name))
             by_copies.setdefault(copies, []).append(local_tensor(parameter.grad))
     device = next((g[0].device for g in by_copies.values()), torch.device("cpu"))
     total = torch.zeros((), dtype=torch.float32, device=device)
@@ -105,6 +106,12 @@ def clip_gradients(model: nn.Module, mesh: Mesh, max_norm: float) -> Tensor:
     if gradients and max_norm != float("inf"):
         torch._foreach_mul_(gradients, clip_scale(norm, max_norm))
     return norm
+
+
+def _stages_with(model: nn.Module, name: str) -> tuple[int, ...]:
+    """The ranks of pp that hold a parameter."""
+    parts = stage_parts(model)
+    return (0,) if parts is None else parts.holders[name]
 
 
 def _copies(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> int:

@@ -27,6 +27,7 @@ from .parameters import (
     local_tensor,
     parameter_table,
 )
+from .stage_parts import held_parameter
 from .standalone import STANDALONE
 
 M = TypeVar("M", bound=nn.Module)
@@ -50,7 +51,8 @@ def materialize(
     constructors is repeated on CPU under a generator seeded by (seed, canonical name), so it does
     not depend on what was built before. The caller's generators stay as they were.
 
-    ``wrap`` (``fully_shard``, in place) sees the model before it has memory. The table of
+    ``wrap`` (``fully_shard``, in place) sees the model before it has memory, and may take parts out
+    of it and of its table (a pipeline's other stages). The table of
     parameters stands on the model as ``_parameter_table``. On device "meta" nothing is allocated or
     filled. A ``materialize`` inside ``build`` only builds: the outer one does the rest.
 
@@ -76,6 +78,10 @@ def materialize(
     others = OtherTensors(model)
     if wrap is not None:
         wrap(model)
+        # It may have taken out what other stages of a pipeline hold.
+        table = parameter_table(model)
+        places = {name: place for name, place in places.items() if name in table}
+        old_names = {key: name for key, name in old_names.items() if name in table}
     if torch.device(device).type == "meta":
         return model
 
@@ -92,12 +98,12 @@ def materialize(
             fill(whole, record.law, shape=record.shape, part=part, seed=seed, name=name)
     for name, value in _replayed(drawn, log, seed):
         if name in table:
-            parameter = model.get_parameter(name)
+            parameter = held_parameter(model, name)
             part = local_part(table[name], parameter, mesh)
             local_tensor(parameter).copy_(part.of(value))
         else:
             new[id(others.named[name])] = value.to(device)
-    new |= {key: model.get_parameter(name) for key, name in old_names.items()}
+    new |= {key: held_parameter(model, name) for key, name in old_names.items()}
     others.replace(new)
     del held
     return model
@@ -182,7 +188,7 @@ def _tie(model: nn.Module, table: Table) -> None:
     for name, record in table.items():
         if record.tied_to is not None:
             owner, _, attribute = name.rpartition(".")
-            parameter = model.get_parameter(record.tied_to)
+            parameter = held_parameter(model, record.tied_to)
             model.get_submodule(owner)._parameters[attribute] = parameter
 
 

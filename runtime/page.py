@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -19,7 +20,9 @@ from torch import nn
 from .creation_log import ConstructorError
 from .materialize import materialize
 from .mesh import Mesh
+from .pipeline_cut import CutPlaces, Stages, keep_stage
 from .refusal import Refusal
+from .stage_parts import PAGE_LAYERS
 
 LOSSES = ("per_token", "local_mean")  # what a rank's output can be summed from
 _HEADER = re.compile(r"^# spec (\w+) · library (\w+) · body (\w+)", re.MULTILINE)
@@ -33,6 +36,8 @@ class Page:
 
     ``body`` is the hash by which a checkpoint knows its page: that of the header, or of the whole
     text where a page has none. ``loss`` is the page's ``LOSS``, None where it states none.
+    ``layers``: the lists of layers that it names in LAYERS. ``cut_places``: also its FIRST_STAGE
+    and LAST_STAGE; None where it cannot be cut into stages, and ``no_stages`` says why.
     """
 
     path: Path
@@ -40,6 +45,19 @@ class Page:
     loss: str | None
     build_model: Callable[..., nn.Module]
     config_class: type[Any] | None
+    layers: tuple[str, ...] | None = None
+    cut_places: CutPlaces | None = None
+    no_stages: str | None = None
+
+    def check_stages(self) -> CutPlaces:
+        """Where stages begin and end. Raises Refusal where the page cannot be cut into any."""
+        if self.cut_places is not None:
+            return self.cut_places
+        reason = self.no_stages or (
+            "it does not name LAYERS, FIRST_STAGE and LAST_STAGE, as `specc compile` does where it "
+            "can"
+        )
+        raise Refusal(f"{self.path} cannot be cut into the stages of a pipeline: {reason}")
 
     def config(self, changes: Mapping[str, Number] | None = None) -> Any:
         """The page's ``Config``, or a copy of it with other numbers; None where it has none.
@@ -88,13 +106,25 @@ class Page:
         seed: int = 0,
         device: str = "cpu",
         wrap: Callable[[nn.Module], None] | None = None,
+        stages: Stages | None = None,
     ) -> nn.Module:
         """The page's model with its initial values; ``wrap`` (compile, shard) comes before them.
 
+        ``stages``: of these, it is ``mesh.stage`` only.
         Raises Refusal with the layers' own sentence where the mesh does not divide the model, and
         where ``forward`` does not take what the trainer hands it.
         """
         args = () if config is None else (config,)
+        places = self.check_stages() if stages is not None else None
+
+        def shape(model: nn.Module) -> None:
+            if self.layers is not None:
+                model.__dict__[PAGE_LAYERS] = self.layers
+            if stages is not None and places is not None:
+                keep_stage(model, places, stages, mesh)
+            if wrap is not None:
+                wrap(model)
+
         try:
             # A build inside a build hands over the model as its constructors left it, so that wrap
             # sees it before any value is filled in.
@@ -103,19 +133,22 @@ class Page:
                 mesh,
                 seed=seed,
                 device=device,
-                wrap=wrap,
+                wrap=shape,
             )
         except (ValueError, NotImplementedError, ConstructorError) as error:
-            cuts = [f"{axis.name} {axis.size}" for axis in (mesh.tp, mesh.cp) if axis.size > 1]
+            cuts = [
+                f"{axis.name} {axis.size}" for axis in (mesh.tp, mesh.cp, mesh.pp) if axis.size > 1
+            ]
             at = f" with {' x '.join(cuts)}" if cuts else ""
             raise Refusal(f"{self.path} cannot be built{at}: {error}") from error
         taken = inspect.signature(model.forward).parameters
         any_name = any(p.kind is p.VAR_KEYWORD for p in taken.values())
-        missing = [name for name in ("input_ids", "labels") if name not in taken and not any_name]
+        needed = ("input_ids", "labels") if stages is None else ("input_ids", "labels", "hidden")
+        missing = [name for name in needed if name not in taken and not any_name]
         if missing:
             raise Refusal(
                 f"forward of {type(model).__name__} in {self.path} takes ({', '.join(taken)}) and "
-                f"no {' and no '.join(missing)}; it is called with input_ids and labels."
+                f"no {' and no '.join(missing)}; it is called with {' and '.join(needed)}."
             )
         return model
 
@@ -160,7 +193,21 @@ def load_page(path: str | Path) -> Page:
         raise Refusal(f"{path} has no build_model, so it is no page; `specc compile` writes one.")
     loss = getattr(module, "LOSS", None)
     config_class = getattr(module, "Config", None)
-    return Page(path, body, loss, build_model, config_class)
+    layers, cut = _cut_places(module)
+    no_stages = getattr(module, "NO_STAGES", None)
+    return Page(path, body, loss, build_model, config_class, layers, cut, no_stages)
+
+
+def _cut_places(module: ModuleType) -> tuple[tuple[str, ...] | None, CutPlaces | None]:
+    """LAYERS, and with FIRST_STAGE and LAST_STAGE."""
+    layers = getattr(module, "LAYERS", None)
+    if layers is None:
+        return None, None
+    layers = (layers,) if isinstance(layers, str) else tuple(layers)
+    first, last = (getattr(module, name, None) for name in ("FIRST_STAGE", "LAST_STAGE"))
+    if first is None or last is None:
+        return layers, None
+    return layers, CutPlaces(layers, tuple(first), tuple(last))
 
 
 def _package_of(path: Path) -> str:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from .collectives import all_gather
 from .mesh import Axis, Mesh
 from .sharded import as_sharded
+from .stage_parts import StageParts, held_parameter, stage_parts
 from .standalone import STANDALONE
 
 
@@ -172,7 +174,7 @@ def canonical_parameters(root: nn.Module) -> Iterator[tuple[str, ParameterRecord
     """Each parameter once: its canonical name, its record, itself."""
     for name, record in parameter_table(root).items():
         if record.tied_to is None:
-            yield name, record, root.get_parameter(name)
+            yield name, record, held_parameter(root, name)
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
@@ -243,8 +245,9 @@ def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalP
 def full_tensors(model: nn.Module, mesh: Mesh, grads: bool = False) -> dict[str, Tensor]:
     """Every parameter (or gradient) as its whole, unpadded global tensor, on every rank.
 
-    Canonical names. Gradients must be summed already (``sum_replicated_gradients``); a parameter
-    without a gradient is left out. All ranks must call it together.
+    Canonical names; those of all stages of a pipeline. Gradients must be summed already
+    (``sum_replicated_gradients``); a parameter without a gradient is left out. All ranks must call
+    it together.
     """
     full: dict[str, Tensor] = {}
     for name, record, parameter in canonical_parameters(model):
@@ -254,7 +257,25 @@ def full_tensors(model: nn.Module, mesh: Mesh, grads: bool = False) -> dict[str,
         # A copy: on one rank it may be the parameter's own memory.
         whole = whole_tensor(tensor, record, mesh)
         full[name] = whole.clone(memory_format=torch.contiguous_format)
-    return full
+    parts = stage_parts(model)
+    return full if parts is None else _of_all_stages(full, parts, mesh)
+
+
+def _of_all_stages(own: Mapping[str, Tensor], parts: StageParts, mesh: Mesh) -> dict[str, Tensor]:
+    """In the order of the whole table; each comes from the first stage that holds it."""
+    names = list(parts.holders)
+    device = "cpu" if mesh.device_mesh is None else mesh.device_mesh.device_type
+    there = torch.tensor([name in own for name in names], dtype=torch.int32, device=device)
+    dist.all_reduce(there, op=dist.ReduceOp.MAX, group=mesh.pp.group)
+    found: dict[str, Tensor] = {}
+    for name, held in zip(names, there.tolist(), strict=True):
+        if held:
+            tensor = own.get(name)
+            if tensor is None:  # masters and their gradients are float32
+                tensor = torch.empty(parts.table[name].shape, device=device)
+            dist.broadcast(tensor, group=mesh.pp.group, group_src=parts.holders[name][0])
+            found[name] = tensor
+    return found
 
 
 @torch.no_grad()
@@ -276,8 +297,10 @@ def load_full_tensors(model: nn.Module, mesh: Mesh, tensors: Mapping[str, Tensor
     shape differs; in both cases nothing was copied.
     """
     targets = list(canonical_parameters(model))
-    missing = [name for name, _, _ in targets if name not in tensors]
-    unknown = sorted(set(tensors) - {name for name, _, _ in targets})
+    parts = stage_parts(model)
+    known = {name for name, _, _ in targets} if parts is None else set(parts.holders)
+    missing = sorted(known - set(tensors))
+    unknown = sorted(set(tensors) - known)
     if missing or unknown:
         raise KeyError(f"tensors do not match the model: missing {missing}, unknown {unknown}")
     for name, record, _ in targets:

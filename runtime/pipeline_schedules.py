@@ -6,7 +6,7 @@ receives are put in here, so that all that runs on a rank stands in one list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -53,10 +53,15 @@ Orders = tuple[tuple[Action, ...], ...]  # by rank
 
 @dataclass(frozen=True)
 class Plan:
-    """A step of a pipeline. ``seats[stage]`` is the rank that has it."""
+    """A step of a pipeline. ``seats[stage]`` is the rank that has it.
+
+    ``pairs``: a forward and the backward that follows it where the schedule means them to overlap.
+    They run one after the other, so that the forward's result leaves before the backward begins.
+    """
 
     seats: tuple[int, ...]
     orders: Orders
+    pairs: frozenset[tuple[Action, Action]] = frozenset()
 
     @property
     def stages(self) -> int:
@@ -125,7 +130,10 @@ def plan(schedule: str, ranks: int, micro_batches: int, per_rank: int | None = N
     elif schedule == "1f1b":
         orders = [_one_f_one_b(rank, ranks, micro_batches) for rank in range(ranks)]
     else:
-        orders = _torch_orders(schedule, ranks, micro_batches, places)
+        blocks = _torch_orders(schedule, ranks, micro_batches, places)
+        orders = [[action for block in rank for action in block] for rank in blocks]
+        pairs = frozenset((b[0], b[1]) for rank in blocks for b in rank if len(b) == 2)
+        return Plan(places, with_transfers(orders, places), pairs)
     return Plan(places, with_transfers(orders, places))
 
 
@@ -166,8 +174,9 @@ def _one_f_one_b(rank: int, ranks: int, micro_batches: int) -> list[Action]:
 
 def _torch_orders(
     schedule: str, ranks: int, micro_batches: int, places: Sequence[int]
-) -> list[list[Action]]:
-    """Interleaved 1F1B (arXiv 2104.04473), ZB-V (2401.10241), DualPipeV, as torch has them.
+) -> list[list[tuple[Action, ...]]]:
+    """Interleaved 1F1B (arXiv 2104.04473), ZB-V (2401.10241), DualPipeV, as torch has them: for
+    each rank one action after the other, or two that are meant to overlap.
 
     The V-shaped two come with one micro-batch for each stage at least: where there are fewer, the
     actions of those that are missing are left out, which keeps the order of the others.
@@ -198,22 +207,19 @@ def _torch_orders(
         schedules.BACKWARD_INPUT: Kind.INPUT,
         schedules.BACKWARD_WEIGHT: Kind.WEIGHT,
     }
+
+    def ours(found: Any) -> tuple[Action, ...]:
+        if found is None:  # idle
+            return ()
+        return tuple(
+            Action(kinds[part.computation_type], part.stage_index, part.microbatch_index)
+            for part in found.sub_actions or (found,)
+            if part.microbatch_index < micro_batches
+        )
+
     return [
-        [
-            Action(kinds[found.computation_type], found.stage_index, found.microbatch_index)
-            for found in _single(made.pipeline_order[rank])
-            if found.microbatch_index < micro_batches
-        ]
-        for rank in range(ranks)
+        [block for block in map(ours, made.pipeline_order[rank]) if block] for rank in range(ranks)
     ]
-
-
-def _single(actions: Sequence[Any]) -> Iterator[Any]:
-    """Without idle times, and of a forward and a backward that overlap first one, then the other:
-    they share no weights, and run on one stream here."""
-    for action in actions:
-        if action is not None:
-            yield from action.sub_actions or (action,)
 
 
 def with_transfers(orders: Sequence[Sequence[Action]], places: Sequence[int]) -> Orders:

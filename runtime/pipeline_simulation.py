@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .pipeline_schedules import COMPUTING, Kind, Plan, gives, needs
+from .pipeline_schedules import COMPUTING, Action, Kind, Plan, gives, needs
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class Costs:
 @dataclass(frozen=True)
 class Played:
     """``length`` of a step from the first action's start to the last one's end; ``idle``: for each
-    rank, how much of it computes nothing; ``kept``: the most micro-batches of one stage whose
-    activations a rank has at a time, summed over its stages."""
+    rank, how much of it computes nothing; ``gaps``: of that, what lies between its first action and
+    its last; ``kept``: the most activations that a rank has at a time, a micro-batch's of one stage
+    counted as one."""
 
     length: float
     idle: tuple[float, ...]
+    gaps: tuple[float, ...]
     kept: tuple[int, ...]
 
     @property
@@ -45,31 +48,62 @@ class Played:
         return max(self.idle)
 
 
-def play(plan: Plan, costs: Costs = Costs()) -> Played:
-    """Each rank does its actions in order, each as soon as what it needs is there."""
+def play(plan: Plan, costs: Costs = Costs(), *, together: bool = False) -> Played:
+    """Each rank does its actions in order, each as soon as what it needs is there.
+
+    ``together``: a pair that is meant to overlap gives both its results at its end, as where their
+    kernels are mixed; otherwise it is a forward and then a backward, as this runtime runs it.
+    """
     ranks = len(plan.orders)
-    share = ranks / plan.stages
     ready: dict[tuple[str, int, int], float] = {}
+    begun: list[float | None] = [None] * ranks
     clock, busy = [0.0] * ranks, [0.0] * ranks
-    kept, most = [0] * ranks, [0] * ranks
-    rest = [[a for a in order if a.kind in COMPUTING][::-1] for order in plan.orders]
+    rest = [_blocks(plan, rank, together)[::-1] for rank in range(ranks)]
     while any(rest):
         for rank, waiting in enumerate(rest):
-            while waiting and all(need in ready for need in needs(waiting[-1], plan.stages)):
-                action = waiting.pop()
+            while waiting and (needed := _needed(waiting[-1], plan)) <= ready.keys():
+                block = waiting.pop()
                 begin = clock[rank]
-                for need in needs(action, plan.stages):
+                for need in needed:
                     away = plan.seats[need[1]] != rank
                     begin = max(begin, ready[need] + (costs.send if away else 0.0))
-                cost = costs.of(action.kind) * share
+                cost = sum(costs.of(action.kind) for action in block) * ranks / plan.stages
+                begun[rank] = begin if begun[rank] is None else begun[rank]
                 clock[rank] = begin + cost
                 busy[rank] += cost
-                made = gives(action)
-                if made is not None:
-                    ready[made] = clock[rank]
-                kept[rank] += {Kind.FORWARD: 1, Kind.BACKWARD: -1, Kind.WEIGHT: -1}.get(
-                    action.kind, 0
-                )
-                most[rank] = max(most[rank], kept[rank])
+                ready |= {made: clock[rank] for a in block if (made := gives(a)) is not None}
     length = max(clock)
-    return Played(length, tuple(length - own for own in busy), tuple(most))
+    return Played(
+        length,
+        tuple(length - own for own in busy),
+        tuple(
+            end - (start or 0.0) - own for end, start, own in zip(clock, begun, busy, strict=True)
+        ),
+        tuple(_kept(order) for order in plan.orders),
+    )
+
+
+def _blocks(plan: Plan, rank: int, together: bool) -> list[tuple[Action, ...]]:
+    blocks: list[tuple[Action, ...]] = []
+    for action in plan.orders[rank]:
+        if action.kind not in COMPUTING:
+            continue
+        if together and blocks and (blocks[-1][-1], action) in plan.pairs:
+            blocks[-1] += (action,)
+        else:
+            blocks.append((action,))
+    return blocks
+
+
+def _needed(block: tuple[Action, ...], plan: Plan) -> set[tuple[str, int, int]]:
+    """What a block reads that it does not make."""
+    made = {gives(action) for action in block}
+    return {need for action in block for need in needs(action, plan.stages) if need not in made}
+
+
+def _kept(order: Iterable[Action]) -> int:
+    kept = most = 0
+    for action in order:
+        kept += {Kind.FORWARD: 1, Kind.BACKWARD: -1, Kind.WEIGHT: -1}.get(action.kind, 0)
+        most = max(most, kept)
+    return most

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,16 +16,22 @@ from torch.distributed.fsdp import FSDPModule
 
 from .data import MicroBatch, random_seed
 from .data_parallel import accumulate, layers, shard
-from .dropout import set_dropout_step
 from .gradients import clip_scale, gradient_norm, sum_replicated_gradients
 from .loss import local_loss
 from .mesh import Mesh
+from .micro_batch import Turn, begin_micro_batch
+from .moe_router import finish_step
 from .optimizer import adamw, set_rate
 from .page import LOSSES, Page, layers_sentence
 from .parameters import parameter_table
+from .pipeline import Pipeline
+from .pipeline_build import build_pipeline, refuse_schedule
+from .pipeline_shared import refresh_twins, sum_over_stages
 from .positions import Positions, own_places
 from .recompute import Recompute, apply_recompute
 from .refusal import Refusal
+from .stage_models import stage_models
+from .step_record import StepRecord
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class Training:
     """How a model is trained. From ``accumulation`` on, nothing changes a loss beyond rounding.
 
     ``clip``: the highest norm of all gradients, 0 for none. ``fsdp`` None: where the run needs it;
-    ``zero`` is its stage.
+    ``zero`` is its stage. The last three are of a pipeline: its schedule, how many stages a rank
+    has (None: as the schedule has them), and how many layers each stage (None: by cost).
     """
 
     betas: tuple[float, float] = (0.9, 0.95)
@@ -43,14 +51,19 @@ class Training:
     zero: int = 3
     fsdp: bool | None = None
     recompute: Recompute = Recompute()
+    schedule: str = "1f1b"
+    stages_per_rank: int | None = None
+    layers_per_stage: tuple[int, ...] | None = None
 
 
 class Trainer:
-    """One model in training. ``model``, ``optimizer``, ``mesh`` and ``sharded`` (by FSDP) are there
-    to be read.
+    """One model in training. There to be read: ``model`` (what this rank has of it),
+    ``optimizer``, ``mesh``, ``sharded`` (by FSDP), ``pipeline`` (None without one) and
+    ``router_losses`` (of the step before).
 
-    Raises Refusal where the mesh does not divide the model, the page's LOSS cannot be summed over
-    the ranks and micro-batches that are asked for, or a module to recompute is not there.
+    Raises Refusal where the mesh does not divide the model, the page cannot be cut into stages or
+    its LOSS summed over the ranks and micro-batches that are asked for, a schedule does not go with
+    the rest, or a module to recompute is not there.
     """
 
     def __init__(
@@ -72,6 +85,7 @@ class Trainer:
                 f"data-parallel ranks x {mesh.cp.size} context-parallel ones x {how.accumulation} "
                 "accumulated micro-batches."
             )
+        refuse_schedule(how, mesh)
         self.page = page
         self.mesh = mesh
         # One process sees one GPU: launch.process_group chose it.
@@ -80,23 +94,37 @@ class Trainer:
         self.seed = seed
         self.clip = how.clip
         self.sharded = False
+        self.router_losses: dict[str, Tensor] = {}
+        self._recomputes = how.recompute.granularity != "none"
         self._mark = mark
 
         def wrap(model: nn.Module) -> None:
             # Layers are compiled in place, so names stay: around the recompute, so that a graph
             # holds it, and before FSDP puts its hooks around both.
-            apply_recompute(layers(model), how.recompute)
+            units = layers(model)
+            if units or mesh.pp.size == 1:  # a stage may have none
+                apply_recompute(units, how.recompute)
             if how.compile:
                 from .compile import compile_layers  # with all of torch.compile
 
-                compile_layers(layers(model))
-            self.sharded = _needs_sharding(model, mesh) if how.fsdp is None else how.fsdp
+                compile_layers(units)
+            self.sharded |= _needs_sharding(model, mesh) if how.fsdp is None else how.fsdp
             if self.sharded:
                 shard(model, mesh, dtype=mesh.dtype, zero=how.zero)
                 # FSDP warns of a page that returns a view: only adding in place to it would hurt.
                 warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
 
-        self.model = page.build(mesh, config, seed=seed, device=str(self.device), wrap=wrap)
+        self.pipeline: Pipeline | None = None
+        if mesh.pp.size == 1:
+            self.model = page.build(mesh, config, seed=seed, device=str(self.device), wrap=wrap)
+        else:
+            self.model, self.pipeline = build_pipeline(
+                page, config, mesh, how, seed=seed, device=self.device, wrap=wrap
+            )
+        self.stages = stage_models(self.model)
+        self._has_routers = self._on_any_stage(
+            any(isinstance(module, StepRecord) for module in self.model.modules())
+        )
         self.optimizer = adamw(
             self.model,
             lr=0.0,
@@ -117,6 +145,8 @@ class Trainer:
         set_rate(self.optimizer, rate)
         self.optimizer.step(scale=clip_scale(norm, self.clip) if self.clip else None)
         self.optimizer.zero_grad(set_to_none=True)
+        if self._has_routers:
+            self.router_losses = finish_step(self.stages, self.mesh)
         return loss, norm
 
     def gradients(self, step: int, batches: Sequence[MicroBatch]) -> Tensor:
@@ -129,19 +159,21 @@ class Trainer:
         own = [self._own(batch) for batch in batches]
         tokens = self._over_ranks(sum(batch.tokens for batch in own))
         loss = torch.zeros((), device=self.device)
-        for turn, batch in enumerate(own):
-            self._mark(f"step {step + 1}")
-            set_dropout_step(
-                self.model, seed=self.seed, step=step, first_sequence=batch.first_sequence
-            )
-            # For attention dropout and a user's nn.Dropout. The same on all tp and cp ranks: what
-            # they hold in common has to stay equal.
-            torch.manual_seed(random_seed(self.seed, step, batch.first_sequence))
-            accumulate(self.model, last=turn == len(own) - 1)
-            part = self._loss(batch, tokens)
-            part.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            loss += part.detach()
-        sum_replicated_gradients(self.model, self.mesh)
+        if self.pipeline is not None:
+            refresh_twins(self.model)
+            for part in self.pipeline.step(_Step(self, own, tokens, step), len(own)):
+                loss += part
+        else:
+            for index, batch in enumerate(own):
+                turn = Turn(self.seed, step, batch.first_sequence, index, len(own))
+                self._begin(self.model, turn)
+                accumulate(self.model, last=index == len(own) - 1)
+                part = self._loss(self._output(self.model, batch), batch, tokens)
+                part.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                loss += part.detach()
+        for stage in self.stages:
+            sum_replicated_gradients(stage, self.mesh)
+        sum_over_stages(self.model, self.mesh)
         return loss
 
     @torch.no_grad()
@@ -153,11 +185,16 @@ class Trainer:
         self.model.eval()
         total = torch.zeros((), device=self.device)
         count = 0
-        for batch in map(self._own, batches):
+        # A mean of one call is of no use where calls differ in size: sums here, too.
+        for group in self._groups(map(self._own, batches)):
             self._mark("a held-out loss")
-            # A mean of one call is of no use where calls differ in size: sums here, too.
-            total += self._loss(batch, 1)
-            count += batch.tokens if self.page.loss in LOSSES else 1
+            if self.pipeline is not None:
+                refresh_twins(self.model)
+                for part in self.pipeline.evaluate(_Step(self, group, 1), len(group)):
+                    total += part
+            else:
+                total += self._loss(self._output(self.model, group[0]), group[0], 1)
+            count += sum(b.tokens if self.page.loss in LOSSES else 1 for b in group)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # no backward comes that would do it
@@ -191,13 +228,50 @@ class Trainer:
             dist.all_reduce(total, group=self.mesh.dp_cp.group)
         return total
 
-    def _loss(self, batch: MicroBatch, tokens: int | Tensor) -> Tensor:
+    def _groups(self, batches: Iterable[MicroBatch]) -> Iterator[list[MicroBatch]]:
+        """So many at a time as run at once: in a pipeline enough to keep each stage busy."""
+        at_once = 1 if self.pipeline is None else 4 * self.mesh.pp.size
+        found = iter(batches)
+        while group := list(itertools.islice(found, at_once)):
+            yield group
+
+    def _on_any_stage(self, here: bool) -> bool:
+        if self.mesh.pp.size == 1:
+            return here
+        found = torch.tensor(int(here), device=self.device)
+        dist.all_reduce(found, op=dist.ReduceOp.MAX, group=self.mesh.pp.group)
+        return bool(found)
+
+    def _begin(self, model: nn.Module, turn: Turn, stage: int = 0) -> None:
+        """Before a micro-batch's forward."""
+        self._mark(f"step {turn.step + 1}")
+        begin_micro_batch(model, turn)
+        # For attention dropout and a user's nn.Dropout. The same on all tp and cp ranks: what they
+        # hold in common has to stay equal.
+        torch.manual_seed(random_seed(self.seed, turn.step, turn.first_sequence, stage))
+
+    def _output(self, model: nn.Module, batch: MicroBatch, hidden: Tensor | None = None) -> Any:
+        """What the model, or a stage that is given ``hidden``, returns; the last has the labels."""
+        given: dict[str, Any] = {} if hidden is None else {"hidden": hidden}
         # Positions take the documents' starts on the host: kernels are told lengths by the host.
         starts, batch = batch.starts, batch.to(self.device)
-        output = self._output(batch, starts)
+        if starts is not None:
+            given["positions"] = Positions.of(batch.input_ids, self.mesh, starts)
+        if self.pipeline is None or model is self.pipeline.models.get(self.pipeline.last):
+            given["labels"] = batch.labels
+        try:
+            return model(input_ids=batch.input_ids, **given)
+        except (ValueError, NotImplementedError) as error:
+            sentence = layers_sentence(error)
+            if sentence is None:
+                raise
+            raise Refusal(f"{self.page.path} cannot be trained so: {sentence}") from error
+
+    def _loss(self, output: Any, batch: MicroBatch, tokens: int | Tensor) -> Tensor:
         if self.page.loss in LOSSES:
+            labels = batch.labels.to(self.device, non_blocking=True)
             try:
-                return local_loss(output, batch.labels, str(self.page.loss), self.mesh, tokens)
+                return local_loss(output, labels, str(self.page.loss), self.mesh, tokens)
             except ValueError as error:
                 raise Refusal(f"{self.page.path}: {error}.") from error
         # The page's own scalar is the loss of the whole step: there is one call in it.
@@ -209,17 +283,45 @@ class Trainer:
             )
         return scalar.float() / self.mesh.tp.size
 
-    def _output(self, batch: MicroBatch, starts: Tensor | None) -> Any:
-        documents = {}
-        if starts is not None:
-            documents["positions"] = Positions.of(batch.input_ids, self.mesh, starts)
-        try:
-            return self.model(input_ids=batch.input_ids, labels=batch.labels, **documents)
-        except (ValueError, NotImplementedError) as error:
-            sentence = layers_sentence(error)
-            if sentence is None:
-                raise
-            raise Refusal(f"{self.page.path} cannot be trained so: {sentence}") from error
+
+@dataclass
+class _Step:
+    """A step's micro-batches as a pipeline runs them; ``step`` None: an evaluation's."""
+
+    trainer: Trainer
+    batches: Sequence[MicroBatch]
+    tokens: int | Tensor
+    step: int | None = None
+
+    def begin_backward(self, stage: int, number: int) -> None:
+        if self.trainer._recomputes:
+            begin_micro_batch(self._model(stage), self._turn(number))
+
+    def forward(self, stage: int, number: int, hidden: Tensor | None) -> Tensor:
+        trainer, model, batch = self.trainer, self._model(stage), self.batches[number]
+        if self.step is not None:
+            trainer._begin(model, self._turn(number), stage)
+        output = trainer._output(model, batch, hidden)
+        if stage == trainer.pipeline.last:  # type: ignore[union-attr]
+            return trainer._loss(output, batch, self.tokens)
+        if not isinstance(output, Tensor):
+            raise Refusal(
+                f"Stage {stage} of {trainer.page.path} returns a {type(output).__name__}; a stage "
+                "hands one tensor on to the next."
+            )
+        return output
+
+    def shape(self, number: int) -> Sequence[int]:
+        return self.batches[number].input_ids.shape
+
+    def _model(self, stage: int) -> nn.Module:
+        assert self.trainer.pipeline is not None
+        return self.trainer.pipeline.models[stage]
+
+    def _turn(self, number: int) -> Turn:
+        assert self.step is not None
+        first = self.batches[number].first_sequence
+        return Turn(self.trainer.seed, self.step, first, number, len(self.batches))
 
 
 def takes_documents(model: nn.Module) -> bool:

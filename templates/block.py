@@ -128,4 +128,6 @@ class TransformerBlock(MegatronModule):
                 )
         for layer in self.layers:
             x = layer(x, positions, rotary, attention_mask)
+        if not self.mesh.last_stage:
+            return x
         return self.final_layernorm(x)

@@ -38,27 +38,20 @@ class MLP(MegatronModule):
     """
 
     def __init__(
-        self,
-        config: ModelParallelConfig,
-        mesh: Mesh,
-        ffn_hidden_size: int | None = None,
-        *,
-        submodules: MLPSubmodules,
+        self, config: ModelParallelConfig, mesh: Mesh, *, submodules: MLPSubmodules
     ) -> None:
         super().__init__(config)
-        if ffn_hidden_size is None:
-            ffn_hidden_size = config.ffn_size
         self.linear_fc1 = build_module(
             submodules.linear_fc1,
             config.hidden_size,
-            2 * ffn_hidden_size if config.gated_linear_unit else ffn_hidden_size,
+            2 * config.ffn_size if config.gated_linear_unit else config.ffn_size,
             mesh,
             bias=config.add_bias_linear,
             init_std=config.init_method_std,
         )
         self.linear_fc2 = build_module(
             submodules.linear_fc2,
-            ffn_hidden_size,
+            config.ffn_size,
             config.hidden_size,
             mesh,
             bias=config.add_bias_linear,

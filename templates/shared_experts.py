@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from specc.runtime import Mesh, Normal, ParameterRecord, declare
 
+from .base import MegatronModule
 from .config import ModelParallelConfig
 from .mlp import MLP, MLPSubmodules
+from .spec import build_module
 
 
 class SharedExpertMLP(MLP):
@@ -24,11 +26,26 @@ class SharedExpertMLP(MLP):
     def __init__(
         self, config: ModelParallelConfig, mesh: Mesh, *, submodules: MLPSubmodules
     ) -> None:
-        super().__init__(
-            config,
+        MegatronModule.__init__(self, config)  # not MLP's, whose width is another
+        self.linear_fc1 = build_module(
+            submodules.linear_fc1,
+            config.hidden_size,
+            (
+                2 * config.moe_shared_expert_intermediate_size
+                if config.gated_linear_unit
+                else config.moe_shared_expert_intermediate_size
+            ),
             mesh,
-            ffn_hidden_size=config.moe_shared_expert_intermediate_size,
-            submodules=submodules,
+            bias=config.add_bias_linear,
+            init_std=config.init_method_std,
+        )
+        self.linear_fc2 = build_module(
+            submodules.linear_fc2,
+            config.moe_shared_expert_intermediate_size,
+            config.hidden_size,
+            mesh,
+            bias=config.add_bias_linear,
+            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
         )
         if config.moe_shared_expert_gate:
             self.gate_weight = nn.Parameter(torch.empty(1, config.hidden_size))

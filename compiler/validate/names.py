@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from ..stage_guards import HIDDEN
 from .build import Built
 from .failure import differ
 from .inputs import signature
@@ -97,6 +98,8 @@ def _compare_making(ours: Built, theirs: Built) -> None:
 
 def _compare_forward(ours: nn.Module, theirs: nn.Module) -> None:
     our, their = signature(ours), signature(theirs)
+    if HIDDEN not in their and our.get(HIDDEN) is False:
+        del our[HIDDEN]  # the page's alone: what a pipeline's later stages are given
     if our != their:
         mine, other = (
             ", ".join(n if needed else f"{n}=" for n, needed in s.items()) for s in (our, their)

@@ -1,0 +1,226 @@
+"""Stages: where a pipeline may cut the model, found on the page and said on it.
+
+On a cut page each forward on the way to the list of layers has visible tests: what runs on the
+first stage stands under `mesh.first_stage`, what runs on the last one after a test of
+`mesh.last_stage`. Our templates have them; in an author's class they are put where its data flow
+allows it (`stage_flow`).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from specc.templates.diagnostic import Diagnostic, Span
+
+from .errors import span_of_class
+from .stage_flow import NoCut, cut_forward
+from .stage_guards import insert_guards
+
+MARK = "STAGES = None"  # stands on the page where its stages are to be stated
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What a page says of a pipeline's stages. ``layers`` is the path of the list that they share
+    out. ``first`` and ``last`` name what only those stages hold; where the page cannot be cut they
+    are empty and ``reason`` says why, with the statement that is in the way where it is one.
+    """
+
+    layers: str
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    reason: str | None = None
+    statement: str | None = None
+
+
+def cut(text: str, root: nn.Module, root_class: str) -> tuple[str, Stages | None]:
+    """The page's text with the tests that a pipeline needs, and what to say of its stages.
+
+    None where the model has no list of layers. The text stays as it is where the page cannot be
+    cut.
+    """
+    paths = list(_lists(root))
+    if not paths:
+        return text, None
+    layers = paths[0]
+    try:
+        if len(paths) > 1:
+            raise NoCut(f"it has several lists of layers, {' and '.join(paths)}")
+        return _cut(text, root, root_class, layers)
+    except NoCut as why:
+        return text, Stages(layers, reason=str(why), statement=why.statement)
+
+
+def stated(text: str, root: nn.Module, root_class: str, notes: list[Diagnostic]) -> str:
+    """The page's text, cut, with what it says of its stages in the place of ``MARK``.
+
+    Where it cannot be cut the page says so, and a note where a statement of the author's is in the
+    way.
+    """
+    text, stages = cut(text, root, root_class)
+    if stages is None:
+        return text.replace(f"{MARK}\n", "", 1)
+    lines = [f'LAYERS = "{stages.layers}"  # a pipeline\'s stages share them out']
+    if stages.reason is None:
+        lines.append(f"FIRST_STAGE = {stages.first!r}  # what only its first stage holds")
+        lines.append(f"LAST_STAGE = {stages.last!r}  # and only its last")
+    else:
+        lines.append(f"NO_STAGES = {stages.reason!r}  # why a pipeline cannot cut the model")
+        if stages.statement is not None:
+            notes.append(_note(stages.reason, type(root), stages.statement))
+    return text.replace(MARK, "\n".join(lines), 1)
+
+
+def _note(reason: str, cls: type, statement: str) -> Diagnostic:
+    return Diagnostic(
+        "SP412",
+        f"the model cannot be cut into the stages of a pipeline: {reason}",
+        span=_span(cls, statement),
+        help="train it at pp 1, or let one value go from the first stage through the layers to the "
+        "last",
+    )
+
+
+def _span(cls: type, statement: str) -> Span | None:
+    """The author's line of a statement of the page, which may be folded; else that of the class."""
+    whole = span_of_class(cls)
+    if whole is None:
+        return None
+    lines, first = inspect.getsourcelines(cls)
+    for node in ast.walk(ast.parse(textwrap.dedent("".join(lines)))):
+        if isinstance(node, ast.stmt) and ast.unparse(node) == statement:
+            line = first + node.lineno - 1
+            text = lines[node.lineno - 1].rstrip()
+            return Span(whole.file, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
+    return whole
+
+
+def _lists(module: nn.Module, prefix: str = "") -> Iterator[str]:
+    """The outermost module lists that hold parameters."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.ModuleList):
+            if any(True for _ in child.parameters()):
+                yield prefix + name
+        else:
+            yield from _lists(child, f"{prefix}{name}.")
+
+
+def _cut(text: str, root: nn.Module, root_class: str, layers: str) -> tuple[str, Stages]:
+    held: dict[str, list[str]] = {"first": [], "last": []}
+    *way, _ = layers.split(".")
+    module, name, prefix = root, root_class, ""
+    activation: str | None = None  # the parameter of forward that the layers' input comes by
+    for index, attribute in enumerate(layers.split(".")):
+        source = _class(text, name)
+        forward = _method(source, "forward")
+        is_list = index == len(way)
+        if not _is_guarded(forward):
+            flow = cut_forward(forward, module, attribute, activation, is_list=is_list)
+            text = insert_guards(text, name, flow)
+            source = _class(text, name)
+            forward = _method(source, "forward")
+        own = {
+            where: [f"{prefix}{part}" for part in found]
+            for where, found in _held(forward, module).items()
+        }
+        held["first"] += own["first"]
+        held["last"] = own["last"] + held["last"]  # the inner ones run before
+        if not is_list:
+            child = _built_class(source, attribute)
+            activation = _handed_activation(forward, attribute, _class(text, child))
+            module, name, prefix = getattr(module, attribute), child, f"{prefix}{attribute}."
+    first, last = (tuple(dict.fromkeys(held[key])) for key in ("first", "last"))
+    _refuse_uncovered(root, (layers, *first, *last))
+    return text, Stages(layers, first, last)
+
+
+def _class(text: str, name: str) -> ast.ClassDef:
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node
+    raise NoCut(f"{name}, which holds the layers, is no class of the page")
+
+
+def _method(source: ast.ClassDef, name: str) -> ast.FunctionDef:
+    for node in source.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+    raise NoCut(f"{source.name} has no {name} of its own")
+
+
+def _is_guarded(forward: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("first_stage", "last_stage")
+        for node in ast.walk(forward)
+    )
+
+
+def _built_class(source: ast.ClassDef, attribute: str) -> str:
+    """The class that the constructor builds for an attribute."""
+    for node in ast.walk(_method(source, "__init__")):
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == f"self.{attribute}"
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Name)
+        ):
+            return node.value.func.id
+    raise NoCut(f"{source.name} does not build its {attribute} in one plain statement")
+
+
+def _handed_activation(forward: ast.FunctionDef, attribute: str, child: ast.ClassDef) -> str | None:
+    """The parameter of the child's forward that is given what goes from layer to layer.
+
+    It is the first one: `cut_forward` has seen to that, and our templates are written so.
+    """
+    names = [a.arg for a in _method(child, "forward").args.args if a.arg != "self"]
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"self.{attribute}":
+            if node.args:
+                return names[0] if names else None
+            return node.keywords[0].arg if node.keywords else None
+    raise NoCut(f"forward does not call self.{attribute}")
+
+
+def _held(forward: ast.FunctionDef, module: nn.Module) -> dict[str, list[str]]:
+    """The parts with parameters that are read for the first stage and for the last one."""
+    found: dict[str, list[str]] = {"first": [], "last": []}
+    last = False
+    for statement in forward.body:
+        if last:
+            found["last"] += parts_read(statement, module)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.If | ast.IfExp) and "first_stage" in ast.unparse(node.test):
+                body = node.body if isinstance(node.body, list) else [node.body]
+                for part in body:
+                    found["first"] += parts_read(part, module)
+        last = last or (
+            isinstance(statement, ast.If)
+            and ast.unparse(statement.test).startswith("not ")
+            and "last_stage" in ast.unparse(statement.test)
+        )
+    return found
+
+
+def parts_read(node: ast.AST, module: nn.Module) -> list[str]:
+    """The module's own children and parameters, with parameters, that a piece of code names."""
+    found = []
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == "self":
+            part = getattr(module, inner.attr, None)
+            is_module = isinstance(part, nn.Module) and any(True for _ in part.parameters())
+            if is_module or isinstance(part, nn.Parameter):
+                found.append(inner.attr)
+    return found
+
+
+def _refuse_uncovered(root: nn.Module, places: tuple[str, ...]) -> None:
+    for name, _ in root.named_parameters():
+        if not any(name == place or name.startswith(f"{place}.") for place in places):
+            raise NoCut(f"parameter {name} belongs to no one stage")
