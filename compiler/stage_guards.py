@@ -11,6 +11,7 @@ from . import tree
 from .stage_flow import Flow, NoCut
 
 HIDDEN = "hidden"  # what later stages are given; the runtime calls it so
+STAGE_WORDS = (HIDDEN, "first_stage", "last_stage")  # what stands on a page for a pipeline's sake
 
 
 def insert_guards(text: str, class_name: str, flow: Flow) -> str:

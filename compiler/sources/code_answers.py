@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from ..pipeline import Translated
+from ..stage_guards import STAGE_WORDS
 from .answer import Answer, Because, FieldFact, Place
 from .code_map import Origin, Part, Places, code_map
 from .decided import Decisions
@@ -50,6 +51,7 @@ class CodeAnswers:
         for path, statement, _ in found:
             reasons += self._why(path, statement, part)
         reasons += self._aliases(text, found)
+        reasons += _put_for_stages(text, places)
         reads = self._reads(text, part)
         return Answer(line, text, "code", places, tuple(dict.fromkeys(reasons)), reads)
 
@@ -191,6 +193,20 @@ def _comment_line(source: Statements, statement: Statement, comments: list[str])
         if "#" in text and _without_note(text[text.index("#") :]).lstrip("# ") in words:
             return number
     return None
+
+
+def _put_for_stages(text: str, places: Iterable[Place]) -> list[Because]:
+    """Why a word of a pipeline's is on the line where the author has written none."""
+    words = [word for word in STAGE_WORDS if re.search(rf"\b{word}\b", text)]
+    shown = "\n".join(line for place in places for _, line in place.shown)
+    if all(re.search(rf"\b{word}\b", shown) for word in words):
+        return []
+    return [
+        Because(
+            f"{' and '.join(f'`{word}`' for word in words)}: put there for a pipeline, whose first "
+            "stage runs what comes before the layers and whose last what comes after"
+        )
+    ]
 
 
 def _without_note(line: str) -> str:

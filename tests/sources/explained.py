@@ -97,6 +97,9 @@ def unfounded(answer: Answer, anywhere: set[str], docstring: bool) -> set[str]:
     """The words on the page's line that are not where the answer says: names of its code in none
     of the statements, words of a comment or a docstring in none of the lines shown."""
     code, said = set(anywhere), ""
+    for reason in answer.because:  # what the compiler puts there itself it says so of
+        if "put there for a pipeline" in reason.text:
+            code |= set(re.findall(r"`(\w+)`", reason.text))
     for place in answer.places:
         lines = source_file(place).read_text(encoding="utf-8").splitlines()
         for number, text in place.shown:
