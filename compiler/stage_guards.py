@@ -81,7 +81,8 @@ def _guarded_forward(
     layers = flow.layers
     after: list[Any] = statements[layers + 1 :]
     if flow.guard_last:
-        test = cst.parse_statement(f"if not {mesh}.last_stage:\n    return {flow.result}\n")
+        told = "" if flow.activation else "  # the hidden of a pipeline's next stage"
+        test = cst.parse_statement(f"if not {mesh}.last_stage:\n    return {flow.result}{told}\n")
         after = [test, *after]
     run = statements[layers]
     before: list[Any] = []

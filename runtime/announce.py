@@ -12,8 +12,9 @@ import torch.distributed as dist
 from . import attention_choice
 from .mesh import Mesh
 from .options import Options
-from .parameters import canonical_parameters
+from .parameters import parameter_table
 from .recompute import Recompute
+from .stage_parts import stage_parts
 from .trainer import Trainer
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 def lines(run: Run) -> Iterator[str]:
     """Model and data; layout; computation: a line each."""
     model, layout, data, options = run.trainer.model, run.layout, run.data, run.options
-    count = sum(math.prod(record.shape) for _, record, _ in canonical_parameters(model))
+    parts = stage_parts(model)
+    table = parameter_table(model) if parts is None else parts.table
+    count = sum(math.prod(record.shape) for record in table.values() if record.tied_to is None)
     at = f"after step {run.done}" if run.done else "from the start"
     again = f" (restart {run.job.restarts} of the job)" if run.job and run.job.restarts else ""
     yield (
@@ -31,7 +34,7 @@ def lines(run: Run) -> Iterator[str]:
         f"tokens, {data.held_out_count:,} held out; {at}{again}"
     )
     yield (
-        f"layout: {_degrees(run.mesh)}, {_sharding(run.trainer, run.mesh, options.zero)}; "
+        f"layout: {_degrees(run.mesh, options.schedule)}, {_sharding(run.trainer, run.mesh, options.zero)}; "
         f"{layout.accumulation} x {layout.micro_batch} sequences on each dp rank"
     )
     yield f"computation: {', '.join(_computation(run.trainer, run.config, options))}"
@@ -54,12 +57,13 @@ def memory(trainer: Trainer) -> str | None:
     return told
 
 
-def _degrees(mesh: Mesh) -> str:
+def _degrees(mesh: Mesh, schedule: str) -> str:
     if mesh.size == 1:
         return "one process"
     tp = f"tp {mesh.tp.size}" + (" with sequence parallel" if mesh.sequence_parallel else "")
     cp = f" x cp {mesh.cp.size} ({mesh.cp_comm_type})" if mesh.cp.size > 1 else ""
-    return f"{tp}{cp} x dp {mesh.dp.size}"
+    pp = f" x pp {mesh.pp.size} ({schedule})" if mesh.pp.size > 1 else ""
+    return f"{tp}{cp}{pp} x dp {mesh.dp.size}"
 
 
 def _sharding(trainer: Trainer, mesh: Mesh, zero: int) -> str:

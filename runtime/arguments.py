@@ -38,6 +38,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "data": {"action": "append", "required": True, "metavar": "[WEIGHT:]PATH"},
     "set": {"action": "append", "metavar": "FIELD=NUMBER"},
     "recompute-modules": {"metavar": "NAME,NAME"},
+    "layers-per-stage": {"metavar": "N,N"},
     "timeout": {"metavar": "SECONDS"},
     "resume": {"nargs": "?", "const": None},  # None where the bare flag is given
 }
@@ -84,7 +85,11 @@ _GROUPS: dict[str, dict[str, tuple[Callable[[str], object], str]]] = {
         "sequence-parallel": (bool, "share the positions between the layers too, over --tp"),
         "cp": (int, "processes that share each sequence"),
         "cp-comm-type": (str, "how they exchange keys and values: all_gather, p2p or a2a"),
-        "dp": (int, "processes that share the batch; what --tp and --cp leave if not given"),
+        "pp": (int, "processes that share the layers, a pipeline of stages"),
+        "schedule": (str, "of the pipeline: gpipe, 1f1b, interleaved, zbv or dualpipev"),
+        "stages-per-rank": (int, "with --schedule interleaved: 2 or more, 2 if not given"),
+        "layers-per-stage": (str, "of each stage in order; shared out by cost if not given"),
+        "dp": (int, "processes that share the batch; what --tp, --cp and --pp leave if not given"),
         "dp-replicate": (int, "copies of the parameters among them; each copy is sharded"),
         "zero": (
             int,

@@ -8,10 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .mesh import CP_COMM_TYPES, Mesh
+from .pipeline_schedules import SCHEDULES, SPLIT, seats
 from .refusal import Refusal
 
-_FORM = "words like tp2 sp cp2:p2p dp4 replicate2 zero3, a comma between two layouts"
-_DEGREES = {"tp": "tp", "cp": "cp", "dp": "dp", "replicate": "dp_replicate", "zero": "zero"}
+_FORM = "words like tp2 sp cp2:p2p pp2:1f1b dp4 replicate2 zero3, a comma between two layouts"
+_DEGREES = {
+    "tp": "tp",
+    "cp": "cp",
+    "pp": "pp",
+    "dp": "dp",
+    "zero": "zero",
+    "replicate": "dp_replicate",
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +30,8 @@ class Degrees:
     (HSDP). ``zero`` is the stage of FSDP: 1, 2 or 3, or 0 for no FSDP, where every rank holds whole
     parameters. None becomes the trainer's choice: 3 where there are ranks to share them, else 0.
     ``sequence_parallel`` is off where tp is 1, ``cp_comm_type`` "all_gather" where cp is.
+    ``schedule`` orders the ``pp`` ranks of a pipeline, and is "1f1b" where pp is 1; where it
+    computes weights' gradients apart, the trainer's choice of ``zero`` is 1.
 
     Raises ValueError for degrees that contradict each other.
     """
@@ -33,9 +43,11 @@ class Degrees:
     sequence_parallel: bool = False
     cp_comm_type: str = "all_gather"
     zero: int | None = None
+    pp: int = 1
+    schedule: str = "1f1b"
 
     def __post_init__(self) -> None:
-        for name in ("tp", "cp", "dp", "dp_replicate"):
+        for name in ("tp", "cp", "dp", "dp_replicate", "pp"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} has to be 1 at least")
         if self.dp % self.dp_replicate:
@@ -46,8 +58,13 @@ class Degrees:
             )
         if self.zero not in (None, 0, 1, 2, 3):
             raise ValueError(f"zero={self.zero} is not a stage: 1, 2, 3, or 0 for no FSDP")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule={self.schedule!r} is not one of {', '.join(SCHEDULES)}")
+        if self.pp == 1:
+            object.__setattr__(self, "schedule", "1f1b")
         if self.zero is None:
-            object.__setattr__(self, "zero", 3 if self.dp * self.cp > 1 else 0)
+            stage = 1 if self.schedule in SPLIT else 3
+            object.__setattr__(self, "zero", stage if self.dp * self.cp > 1 else 0)
         if self.zero == 0 and self.dp_replicate > 1:
             raise ValueError(f"dp_replicate={self.dp_replicate} is FSDP's, and zero=0 is without")
         if self.tp == 1:
@@ -56,7 +73,7 @@ class Degrees:
             object.__setattr__(self, "cp_comm_type", "all_gather")
 
     @staticmethod
-    def of(mesh: Mesh, *, zero: int | None = None) -> Degrees:
+    def of(mesh: Mesh, *, zero: int | None = None, schedule: str = "1f1b") -> Degrees:
         """Those of a launched mesh."""
         return Degrees(
             tp=mesh.tp.size,
@@ -66,6 +83,8 @@ class Degrees:
             sequence_parallel=mesh.sequence_parallel,
             cp_comm_type=mesh.cp_comm_type,
             zero=zero if mesh.dp_cp.size > 1 else None,
+            pp=mesh.pp.size,
+            schedule=schedule,
         )
 
     @property
@@ -76,7 +95,12 @@ class Degrees:
     @property
     def size(self) -> int:
         """The number of processes."""
-        return self.tp * self.cp * self.dp
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def stages(self) -> int:
+        """How many a pipeline has: 1 without one."""
+        return len(seats(self.schedule, self.pp)) if self.pp > 1 else 1
 
     def __str__(self) -> str:
         """Its text, as ``parse_layouts`` reads it, without a stage that is the trainer's choice."""
@@ -85,6 +109,8 @@ class Degrees:
             words += [f"tp{self.tp}"] + ["sp"] * self.sequence_parallel
         if self.cp > 1:
             words.append(f"cp{self.cp}:{self.cp_comm_type}")
+        if self.pp > 1:
+            words.append(f"pp{self.pp}:{self.schedule}")
         if self.dp > 1:
             words.append(f"dp{self.dp}")
         if self.dp_replicate > 1:
@@ -99,6 +125,7 @@ class Degrees:
             tp=self.tp,
             cp=self.cp,
             dp=self.dp,
+            pp=self.pp,
             dp_replicate=self.dp_replicate,
             sequence_parallel=self.sequence_parallel,
             cp_comm_type=self.cp_comm_type,
@@ -108,14 +135,17 @@ class Degrees:
     def capped(self, most: int = 2) -> Degrees:
         """The same axes, each degree ``most`` at most, for a check of the program on few processes.
 
-        HSDP keeps two copies of two parts each where that makes no more than 8 processes.
+        HSDP keeps two copies of two parts each, and a pipeline shares the batch, where that makes no
+        more than 8 processes.
         """
-        tp, cp = min(self.tp, most), min(self.cp, most)
+        tp, cp, pp = min(self.tp, most), min(self.cp, most), min(self.pp, most)
         replicate = min(self.dp_replicate, most)
         parts = min(self.dp // self.dp_replicate, most)
-        if replicate > 1 and tp * cp * replicate * parts > 8:
+        if (replicate > 1 or pp > 1) and tp * cp * pp * replicate * parts > 8:
             parts = 1
-        return replace(self, tp=tp, cp=cp, dp=replicate * parts, dp_replicate=replicate)
+        if tp * cp * pp * replicate > 8:
+            replicate = 1
+        return replace(self, tp=tp, cp=cp, pp=pp, dp=replicate * parts, dp_replicate=replicate)
 
 
 def parse_layouts(text: str) -> list[Degrees]:
@@ -130,7 +160,7 @@ def parse_layouts(text: str) -> list[Degrees]:
 def _parse(text: str) -> Degrees:
     given: dict[str, Any] = {}
     for word in [] if text == "one process" else text.split():
-        found = re.fullmatch(r"(tp|dp|replicate|zero)(\d+)|(cp)(\d+)(?::(\w+))?|(sp)", word)
+        found = re.fullmatch(r"(tp|dp|replicate|zero)(\d+)|(cp|pp)(\d+)(?::(\w+))?|(sp)", word)
         if found is None:
             raise Refusal(f"--layouts: {word!r} in {text!r} is no degree; write {_FORM}.")
         name, number = found[1] or found[3], found[2] or found[4]
@@ -138,7 +168,7 @@ def _parse(text: str) -> Degrees:
             {"sequence_parallel": True} if name is None else {_DEGREES[name]: int(number)}
         )
         if found[5] is not None:
-            new["cp_comm_type"] = found[5]
+            new["cp_comm_type" if name == "cp" else "schedule"] = found[5]
         twice = given.keys() & new.keys()
         if twice:
             raise Refusal(f"--layouts: {text!r} gives {twice.pop()} 2 times.")
@@ -154,11 +184,11 @@ def _parse(text: str) -> Degrees:
 
 
 def fitting(processes: int, *, every_sharding: bool = False) -> list[Degrees]:
-    """Every mix of tp, sp, cp of each kind and dp, in powers of two: of 2 processes to so many.
+    """Every mix of tp, sp, cp of each kind, pp and dp, in powers of two: of 2 processes to so many.
 
     ``every_sharding``: each with ZeRO-1, 2 and 3 and as hybrid of each number of copies, and those
     without ranks to share parameters (one process among them) also under FSDP over one rank;
-    otherwise with the trainer's choice.
+    otherwise with the trainer's choice. And pipelines by each schedule, otherwise by 1F1B.
     """
     powers = [2**n for n in range(processes.bit_length())]
     found = [
@@ -167,9 +197,13 @@ def fitting(processes: int, *, every_sharding: bool = False) -> list[Degrees]:
         for sp in ((False, True) if tp > 1 else (False,))
         for cp in powers
         for kind in (CP_COMM_TYPES if cp > 1 else CP_COMM_TYPES[:1])
+        for pp in powers
+        for schedule in (SCHEDULES if pp > 1 and every_sharding else ("1f1b",))
         for dp in powers
-        if tp * cp * dp <= processes
-        for degrees in _sharded(Degrees(tp, cp, dp, 1, sp, kind), every_sharding)
+        if tp * cp * pp * dp <= processes
+        for degrees in _sharded(
+            Degrees(tp, cp, dp, 1, sp, kind, None, pp, schedule), every_sharding
+        )
         if degrees != Degrees()
     ]
     return sorted(found, key=lambda degrees: degrees.size)
@@ -181,9 +215,9 @@ def _sharded(degrees: Degrees, every: bool) -> Iterator[Degrees]:
         return
     if degrees.zero == 0:
         yield degrees
-        yield replace(degrees, zero=3)
+        yield replace(degrees, zero=1 if degrees.schedule in SPLIT else 3)
         return
-    for stage in (1, 2, 3):
+    for stage in (1,) if degrees.schedule in SPLIT else (1, 2, 3):
         yield replace(degrees, zero=stage)
     copies = 2
     while copies <= degrees.dp:

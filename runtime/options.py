@@ -14,6 +14,7 @@ from .data import Layout
 from .mesh import CP_COMM_TYPES
 from .optimizer import Schedule
 from .page import Number
+from .pipeline_schedules import SCHEDULES
 from .recompute import GRANULARITIES, Recompute
 from .refusal import Refusal
 
@@ -51,6 +52,10 @@ class Options:
     cp_comm_type: str = "all_gather"
     dp: int | None = None
     dp_replicate: int = 1
+    pp: int = 1
+    schedule: str = "1f1b"
+    stages_per_rank: int | None = None
+    layers_per_stage: tuple[int, ...] | None = None
     zero: int = 3
     no_verify: bool = False
     timeout: int = 600
@@ -84,7 +89,8 @@ class Options:
             )
         return Layout(self.micro_batch, total // together, dp, dp_rank)
 
-    def schedule(self) -> Schedule:
+    def rates(self) -> Schedule:
+        """The learning rate of each step."""
         return Schedule(
             self.lr,
             self.lr / 10 if self.min_lr is None else self.min_lr,
@@ -110,6 +116,8 @@ def parse(given: Sequence[str]) -> Options:
     if "recompute_modules" in values:
         names = values["recompute_modules"].split(",")
         values["recompute_modules"] = tuple(name.strip() for name in names)
+    if "layers_per_stage" in values:
+        values["layers_per_stage"] = _numbers("layers_per_stage", values["layers_per_stage"])
     if "resume" in values and values["resume"] is None:
         if "out" not in values:
             raise Refusal("--resume alone goes on from the run in --out, and 0 folders are given.")
@@ -122,6 +130,7 @@ def parse(given: Sequence[str]) -> Options:
 def _check(options: Options) -> None:
     least = {
         "steps": 1, "micro_batch": 1, "nproc": 1, "tp": 1, "cp": 1, "dp": 1, "dp_replicate": 1,
+        "pp": 1, "stages_per_rank": 1,
         "seq_length": 1, "log_every": 1, "keep": 1, "eval_batches": 1, "warmup": 0, "timeout": 1,
         "eval_every": 0, "save_every": 0, "lr": 0, "min_lr": 0, "weight_decay": 0, "clip": 0,
         "valid_fraction": 0, "recompute_every": 1, "loss_chunks": 1, "eod": 0,
@@ -143,13 +152,18 @@ def _check(options: Options) -> None:
     if options.timeout > _YEAR:
         raise Refusal(f"--timeout {options.timeout} is above {_YEAR} seconds, a year.")
     known: dict[str, tuple[Any, ...]] = {
-        "zero": (1, 2, 3), "cp_comm_type": CP_COMM_TYPES, "recompute": GRANULARITIES
+        "zero": (1, 2, 3), "cp_comm_type": CP_COMM_TYPES, "recompute": GRANULARITIES,
+        "schedule": SCHEDULES,
     }  # fmt: skip
     for name, those in known.items():
         value = getattr(options, name)
         if value not in those:
             listed = ", ".join(map(str, those))
             raise Refusal(f"{_flag(name)} {value} is not one of the {len(those)} known: {listed}.")
+    pipeline = ("schedule", "stages_per_rank", "layers_per_stage")
+    given = [name for name in pipeline if getattr(options, name) != getattr(Options, name)]
+    if options.pp == 1 and given:
+        raise Refusal(f"{_flag(given[0])} is of a pipeline's stages, and --pp is 1.")
     for name in ("save_every", "async_save"):
         value = getattr(options, name)
         if value and options.out is None:
@@ -169,6 +183,13 @@ def _check(options: Options) -> None:
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise Refusal(f"{_flag(name)} {text}: it takes numbers, as in 5,5,4,4.") from None
 
 
 def _blend(given: Sequence[str]) -> tuple[tuple[float, Path], ...]:

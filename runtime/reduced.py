@@ -16,7 +16,9 @@ GROUPS, GROUP_SIZE = 2, 8
 HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)
 
 
-def small(configs: Sequence[Any], *, layers: bool, parts: int = 1) -> list[Any]:
+def small(
+    configs: Sequence[Any], *, layers: bool, parts: int = 1, least: int = LAYERS
+) -> list[Any]:
     """The configs with every size shrunk; the same sizes shrink alike.
 
     - query heads per key/value head stay as many (up to 8); key/value heads become two at most, or
@@ -24,7 +26,8 @@ def small(configs: Sequence[Any], *, layers: bool, parts: int = 1) -> list[Any]:
       ``parts`` divides them still does;
     - a head keeps 8 channels at least, of which the same part is rotated;
     - the width stays heads times channels where it was, else stays on its side of it;
-    - layers stay as many as a pattern over them needs; ``layers`` False keeps them all;
+    - layers stay as many as a pattern over them needs, and ``least`` where there are so many;
+      ``layers`` False keeps them all;
     - the vocabulary is 97, a window 5, a sequence 16.
 
     Raises ValueError where no size of a head is taken by all of the configs.
@@ -35,7 +38,7 @@ def small(configs: Sequence[Any], *, layers: bool, parts: int = 1) -> list[Any]:
             return [
                 dataclasses.replace(c, **changes)
                 for c, changes in zip(
-                    configs, _changes(configs, channels, layers, parts), strict=True
+                    configs, _changes(configs, channels, layers and least, parts), strict=True
                 )
             ]
         except Exception as refused:  # a config's own rules
@@ -43,18 +46,18 @@ def small(configs: Sequence[Any], *, layers: bool, parts: int = 1) -> list[Any]:
     raise ValueError(f"no small config is accepted: {error}")
 
 
-def narrow_only(configs: Sequence[Any], *, layers: bool) -> list[Any]:
+def narrow_only(configs: Sequence[Any], *, layers: bool, least: int = LAYERS) -> list[Any]:
     """The configs with fewer layers, tokens and places; every width as it is."""
-    return [dataclasses.replace(c, **_depth(c, layers)) for c in configs]
+    return [dataclasses.replace(c, **_depth(c, layers and least)) for c in configs]
 
 
 def shallow(config: Any) -> Any:
     """The config with fewer layers; everything else as it is."""
-    return dataclasses.replace(config, **_layers(config))
+    return dataclasses.replace(config, **_layers(config, LAYERS))
 
 
 def _changes(
-    configs: Sequence[Any], channels: int, layers: bool, parts: int
+    configs: Sequence[Any], channels: int, layers: int, parts: int
 ) -> Iterator[dict[str, Any]]:
     widths: dict[int, int] = {}
     for config in configs:  # a width that several configs have must suit the heads of each
@@ -99,7 +102,7 @@ def _heads(config: Any, parts: int) -> tuple[int, int]:
     return new_groups * min(heads // groups, GROUP_SIZE), new_groups
 
 
-def _depth(config: Any, layers: bool) -> dict[str, Any]:
+def _depth(config: Any, layers: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, most in (
         ("vocab_size", VOCABULARY),
@@ -108,11 +111,12 @@ def _depth(config: Any, layers: bool) -> dict[str, Any]:
     ):
         if _has(config, name):
             found[name] = min(getattr(config, name), most)
-    return found | (_layers(config) if layers else {})
+    return found | (_layers(config, layers) if layers else {})
 
 
-def _layers(config: Any) -> dict[str, Any]:
-    """As few layers as show each that a pattern over them has."""
+def _layers(config: Any, least: int) -> dict[str, Any]:
+    """As few layers as show each that a pattern over them has, and ``least``."""
+    least = max(LAYERS, least)
     if not _has(config, "num_layers"):
         return {}
     count = config.num_layers
@@ -121,11 +125,11 @@ def _layers(config: Any) -> dict[str, Any]:
     every = values.get("window_attn_skip_freq")
     if patterns:
         layers = list(zip(*patterns.values(), strict=True))
-        kept = min(count, max([LAYERS, *(layers.index(layer) + 1 for layer in layers)]))
+        kept = min(count, max([least, *(layers.index(layer) + 1 for layer in layers)]))
         return {"num_layers": kept} | {n: v[:kept] for n, v in patterns.items()}
-    if isinstance(every, int) and LAYERS < every <= count:
+    if isinstance(every, int) and least < every <= count:
         return {"num_layers": every}
-    return {"num_layers": min(count, LAYERS)}
+    return {"num_layers": min(count, least)}
 
 
 def _has(config: Any, name: str) -> bool:

@@ -59,7 +59,7 @@ class Run:
         self.config = self.page.config(options.changes)
         self.length = sequence_length(options, self.page, self.config, mesh)
         self.layout = options.layout(mesh.dp.size, mesh.dp.rank)
-        self.schedule = options.schedule()
+        self.rates = options.rates()
         self.data = open_data(
             options.data,
             length=self.length,
@@ -89,6 +89,9 @@ class Run:
                 compile=options.compile,
                 zero=options.zero,
                 recompute=options.recomputed(),
+                schedule=options.schedule,
+                stages_per_rank=options.stages_per_rank,
+                layers_per_stage=options.layers_per_stage,
             ),
             device=device,
             seed=options.seed,
@@ -150,7 +153,7 @@ class Run:
 
     def facts(self) -> checkpoint.Facts:
         """What a checkpoint written now says of the run."""
-        mesh, schedule = self.mesh, self.schedule
+        mesh, rates = self.mesh, self.rates
         written_at = {
             "tp": mesh.tp.size,
             "sequence_parallel": mesh.sequence_parallel,
@@ -158,6 +161,8 @@ class Run:
             "cp_comm_type": mesh.cp_comm_type,
             "dp": mesh.dp.size,
             "dp_replicate": mesh.dp_replicate.size,
+            "pp": mesh.pp.size,
+            "schedule": self.options.schedule,
             "zero": self.options.zero,
             "dtype": str(mesh.dtype).removeprefix("torch."),
             "torch": str(torch.__version__),
@@ -172,16 +177,16 @@ class Run:
             step=self.done,
             sequences=self.position,
             schedule={
-                "lr": schedule.lr,
-                "min_lr": schedule.min_lr,
-                "warmup": schedule.warmup,
-                "steps": schedule.steps,
+                "lr": rates.lr,
+                "min_lr": rates.min_lr,
+                "warmup": rates.warmup,
+                "steps": rates.steps,
             },
             written_at=written_at | ({"job": self.job.name} if self.job else {}),
         )
 
     def _step(self, batches: Sequence[MicroBatch]) -> None:
-        self._window.append(self.trainer.step(self.done, self.schedule(self.done), batches))
+        self._window.append(self.trainer.step(self.done, self.rates(self.done), batches))
         self.position += self.layout.global_batch
         self.done += 1
 
@@ -196,13 +201,15 @@ class Run:
             step=self.done,
             loss=sum(losses) / len(losses),
             norm=self.result.norms[self.done],
-            rate=self.schedule(self.done - 1),
+            rate=self.rates(self.done - 1),
             tokens_per_second=speed,
             seconds_left=left,
             held_out=self._evaluate() if evaluate else None,
         )
         self.progress.report(report)
         self.progress.scalars(self.done, norm=report.norm, lr=report.rate, tokens_per_second=speed)
+        routers = {name: float(loss) for name, loss in self.trainer.router_losses.items()}
+        self.progress.scalars(self.done, **routers)
 
     def _look(self) -> list[float]:
         """Bring the losses of the steps since the last look here: the one place that waits."""

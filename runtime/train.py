@@ -107,7 +107,8 @@ def _verify(options: Options, mesh: Mesh) -> None:
     if options.no_verify:
         say("not verified: --no-verify")
         return
-    degrees = Degrees.of(mesh, zero=options.zero if mesh.dp_cp.size > 1 else None)
+    zero = options.zero if mesh.dp_cp.size > 1 else None
+    degrees = Degrees.of(mesh, zero=zero, schedule=options.schedule)
     ensure_verified(load_page(options.page), degrees, changes=options.changes, say=say)
 
 
@@ -135,6 +136,7 @@ def launch_mesh(options: Options, device: str, dtype: torch.dtype) -> Mesh:
     return Mesh.launch(
         tp=options.tp,
         cp=options.cp,
+        pp=options.pp,
         dp_replicate=options.dp_replicate,
         sequence_parallel=options.sequence_parallel,
         cp_comm_type=options.cp_comm_type,
@@ -154,14 +156,14 @@ def _for_mesh(options: Options) -> dict[str, Any]:
 
 def _check_degrees(options: Options, world: int) -> None:
     """Raises Refusal where the degrees do not make up the number of processes."""
-    given = {"--tp": options.tp, "--cp": options.cp}
+    given = {"--tp": options.tp, "--cp": options.cp, "--pp": options.pp}
     shared = {flag: degree for flag, degree in given.items() if degree > 1} or {"--tp": 1}
-    inner = options.tp * options.cp
+    inner = options.tp * options.cp * options.pp
     started = inner * (options.dp or options.dp_replicate)
     start = f"--nproc starts more, or `torchrun --nproc-per-node {started}`"
     product = " x ".join(f"{flag} {degree}" for flag, degree in shared.items())
     if world % inner:
-        is_that = f" is {inner}, which" if options.cp > 1 else ""
+        is_that = f" is {inner}, which" if len(shared) > 1 else ""
         raise Refusal(
             f"{product}{is_that} does not divide the number of processes, {world} ({start})."
         )

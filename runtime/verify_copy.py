@@ -53,7 +53,7 @@ def reduced(page: Page, layouts: Sequence[Degrees], changes: Mapping[str, Number
     whole = page.config(changes)
     cut = math.lcm(*map(_pieces, layouts))
     length = -(-LENGTH // cut) * cut
-    sequences = math.lcm(8, *(2 * degrees.dp for degrees in layouts))
+    sequences = math.lcm(8, *(2 * degrees.dp * degrees.pp for degrees in layouts))
     refused: list[str] = []
     for config in _smaller(whole, layouts, length, changes, refused):
         try:
@@ -106,10 +106,11 @@ def _smaller(
         return
     # Heads are dealt out over tp, and over cp too where attention exchanges them for positions.
     parts = math.lcm(1, *(d.tp * (d.cp if d.cp_comm_type == "a2a" else 1) for d in layouts))
+    least = max(degrees.stages for degrees in layouts)  # each needs a layer
     tried = []
     ways: tuple[Callable[[], Any], ...] = (
-        lambda: small([whole], layers=True, parts=parts)[0],
-        lambda: narrow_only([whole], layers=True)[0],
+        lambda: small([whole], layers=True, parts=parts, least=least)[0],
+        lambda: narrow_only([whole], layers=True, least=least)[0],
         lambda: whole,
     )
     for shrink in ways:

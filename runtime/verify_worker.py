@@ -57,8 +57,13 @@ class Plan:
 
     def cases(self, degrees: Degrees, loss: str | None) -> list[Case]:
         """How a layout is run: whole sequences at once, then packed ones in two parts."""
-        in_parts = Case(degrees, accumulation=2, packed=self.packed)
-        return [Case(degrees), in_parts] if loss in LOSSES else [Case(degrees)]
+        if degrees.pp == 1:
+            whole, parts = 1, 2
+        else:  # as few micro-batches as the schedule takes, and enough to fill the pipeline
+            rounds = {"interleaved": degrees.pp, "dualpipev": degrees.stages}
+            whole, parts = rounds.get(degrees.schedule, 1), 2 * degrees.pp
+        in_parts = Case(degrees, accumulation=parts, packed=self.packed)
+        return [Case(degrees, whole), in_parts] if loss in LOSSES else [Case(degrees)]
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,15 @@ def _severity(outcome: Outcome) -> tuple[int, float]:
 
 
 def _compared(plan: Plan, page: Page, folder: Path, degrees: Degrees) -> Outcome:
-    mesh = _mesh(replace(degrees, sequence_parallel=False, cp_comm_type="all_gather", zero=None))
+    mesh = _mesh(
+        replace(
+            degrees,
+            sequence_parallel=False,
+            cp_comm_type="all_gather",
+            zero=None,
+            schedule="1f1b",
+        )
+    )
     mesh = replace(
         mesh, sequence_parallel=degrees.sequence_parallel, cp_comm_type=degrees.cp_comm_type
     )

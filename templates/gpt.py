@@ -47,15 +47,12 @@ class GPTModel(MegatronModule):
         positions: Positions | None = None,
         hidden: Tensor | None = None,
     ) -> Tensor:
-        """Each token's loss [b, s] where shifted labels are given, else logits [b, s, v].
-
-        A pipeline's later stages are given `hidden`, and all but the last return it, [b, t, h].
-        """
+        """Each token's loss [b, s] where shifted labels are given, else logits [b, s, v]."""
         positions = positions or Positions.of(input_ids, self.mesh)
         x = self.embedding(input_ids, positions=positions) if self.mesh.first_stage else hidden
         x = self.decoder(x, positions)
         if not self.mesh.last_stage:
-            return x
+            return x  # [b, t, h], the hidden of a pipeline's next stage
         if labels is None:
             return self.output_layer(x)
         return linear_cross_entropy(x, self.output_layer, labels, self.mesh)

@@ -11,7 +11,7 @@ from .initial import with_plain_fills
 from .layout import laid_out
 from .leftovers import refuse_leftovers
 from .read import Page, read_page
-from .unread import drop_fields_of_the_trainer, drop_unreached
+from .unread import drop_fields_of_the_trainer, drop_hidden, drop_unreached
 from .words import with_words_alone
 
 
@@ -30,6 +30,7 @@ def standalone_page(page_text: str, name: str, *, validate: bool = True) -> str:
     header = split_page(page_text)
     with_words_alone(program, header[0].authored if header else ())
     drop_fields_of_the_trainer(program)
+    drop_hidden(program)
     drop_unreached(program)
     text = laid_out(program, name)
     if validate:

@@ -16,7 +16,8 @@ from .program import Home, Program
 from .runtime_source import PACKAGE, home_of
 from .substitute import renamed
 
-DROPPED = frozenset({"LOSS"})  # what only the trainer reads
+# What only the trainer reads.
+DROPPED = frozenset({"LOSS", "LAYERS", "FIRST_STAGE", "LAST_STAGE", "NO_STAGES"})
 
 
 class Page:

@@ -8,6 +8,7 @@ from typing import Any
 import libcst as cst
 
 from .. import tree
+from ..stage_guards import HIDDEN
 from .kinds_of import NONE, Kinds
 from .program import Program, is_empty, own_body
 from .purity import is_harmless
@@ -87,6 +88,24 @@ def drop_fields_of_the_trainer(program: Program) -> None:
         body = [s for s in tree.body_of(node) if not _is_for_the_trainer(s, read)]
         if len(body) != len(tree.body_of(node)) and body:
             program.statements[name] = tree.with_body(node, body)
+
+
+def drop_hidden(program: Program) -> None:
+    """Take out the parameter that hands a pipeline's later stages their input: nothing reads it."""
+
+    def change(owner: str | None, function: cst.FunctionDef) -> cst.FunctionDef:
+        if owner is None or function.name.value != "forward":
+            return function
+        if any(isinstance(i, cst.Name) and i.value == HIDDEN for i in tree.walk(function.body)):
+            return function
+        given = function.params
+        kept = {
+            "params": [p for p in given.params if p.name.value != HIDDEN],
+            "kwonly_params": [p for p in given.kwonly_params if p.name.value != HIDDEN],
+        }
+        return function.with_changes(params=given.with_changes(**kept))
+
+    program.change_functions(change)
 
 
 def _is_for_the_trainer(statement: Any, read: set[str]) -> bool:
