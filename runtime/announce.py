@@ -34,7 +34,8 @@ def lines(run: Run) -> Iterator[str]:
         f"tokens, {data.held_out_count:,} held out; {at}{again}"
     )
     yield (
-        f"layout: {_degrees(run.mesh, options.schedule)}, {_sharding(run.trainer, run.mesh, options.zero)}; "
+        f"layout: {_degrees(run.mesh, options.schedule)}, "
+        f"{_sharding(run.trainer, run.mesh, options.zero)}; "
         f"{layout.accumulation} x {layout.micro_batch} sequences on each dp rank"
     )
     yield f"computation: {', '.join(_computation(run.trainer, run.config, options))}"

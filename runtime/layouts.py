@@ -135,16 +135,13 @@ class Degrees:
     def capped(self, most: int = 2) -> Degrees:
         """The same axes, each degree ``most`` at most, for a check of the program on few processes.
 
-        HSDP keeps two copies of two parts each, and a pipeline shares the batch, where that makes no
-        more than 8 processes.
+        HSDP keeps two copies of two parts each where that makes no more than 8 processes of a stage.
         """
         tp, cp, pp = min(self.tp, most), min(self.cp, most), min(self.pp, most)
         replicate = min(self.dp_replicate, most)
         parts = min(self.dp // self.dp_replicate, most)
-        if (replicate > 1 or pp > 1) and tp * cp * pp * replicate * parts > 8:
+        if replicate > 1 and tp * cp * replicate * parts > 8:
             parts = 1
-        if tp * cp * pp * replicate > 8:
-            replicate = 1
         return replace(self, tp=tp, cp=cp, pp=pp, dp=replicate * parts, dp_replicate=replicate)
 
 

@@ -6,24 +6,14 @@ from pathlib import Path
 
 from layout_pages import PAGES
 
-LAYERS = {"llama": 9, "gpt2": 8}  # 9: no number of stages shares them out evenly
+LAYERS = {"llama": 9, "gpt2": 8, "seed": 8, "user": 8}  # 9: stages cannot have equally many
 
 
 def written(folder: Path, name: str) -> Path:
     """The page in a file of ``folder``."""
     text = PAGES[name](folder)
-    text = text.replace("num_layers: int = 2", f"num_layers: int = {LAYERS[name]}")
+    for given in ("num_layers: int = 2", "num_layers=2"):
+        text = text.replace(given, given.replace("2", str(LAYERS[name])))
     file = folder / f"{name}_pipeline.py"
-    file.write_text(_with_stages(text))
+    file.write_text(text)
     return file
-
-
-def _with_stages(text: str) -> str:
-    """The page as the compiler writes it once templates say where stages begin and end."""
-    if "FIRST_STAGE" in text:
-        return text
-    said = """LAYERS = "decoder.layers"
-FIRST_STAGE = ("embedding",)
-LAST_STAGE = ("decoder.final_layernorm", "output_layer")
-LOSS = """
-    return text.replace("LOSS = ", said, 1)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from specc.runtime.layouts import Degrees, fitting, parse_layouts
 from specc.runtime.mesh import CP_COMM_TYPES
+from specc.runtime.pipeline_schedules import SCHEDULES
 from specc.runtime.reduced import small
 from specc.runtime.refusal import Refusal
 from specc.runtime.verify_worker import dealt
@@ -30,6 +31,8 @@ def degrees(draw: st.DrawFn) -> Degrees:
         sequence_parallel=draw(st.booleans()),
         cp_comm_type=draw(st.sampled_from(CP_COMM_TYPES)),
         zero=zero,
+        pp=draw(powers),
+        schedule=draw(st.sampled_from(SCHEDULES)),
     )
 
 
@@ -44,6 +47,9 @@ def test_text() -> None:
     assert (two.size, two.zero, two.cp_comm_type) == (2, 3, "all_gather")
     assert str(two) == "cp2:all_gather" and str(Degrees()) == "one process"
     assert str(Degrees(zero=3)) == "zero3" and str(Degrees(dp=2, zero=0)) == "dp2 zero0"
+    (pipeline,) = parse_layouts("pp2:zbv dp2")
+    assert (pipeline.size, pipeline.stages, pipeline.zero) == (4, 4, 1)
+    assert str(pipeline) == "pp2:zbv dp2" and str(parse_layouts("pp4")[0]) == "pp4:1f1b"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,7 @@ def test_text() -> None:
         ("dp2 zero4", "zero=4 is not a stage"),
         ("dp2 replicate2 zero0", "dp_replicate=2 is FSDP's"),
         ("tp0", "tp=0 has to be 1 at least"),
+        ("pp2:1f2b", "schedule='1f2b' is not one of gpipe, 1f1b"),
     ],
 )
 def test_text_that_is_no_layout(text: str, told: str) -> None:
@@ -67,9 +74,10 @@ def test_text_that_is_no_layout(text: str, told: str) -> None:
 
 
 def test_every_mix_that_fits() -> None:
-    every = fitting(4, every_sharding=True)
+    with_stages = fitting(4, every_sharding=True)
+    assert max(d.size for d in with_stages) == 4 and Degrees() not in with_stages
+    every = [d for d in with_stages if d.pp == 1]
     assert len(every) == len(set(every)) == 74
-    assert max(d.size for d in every) == 4 and Degrees() not in every
     for tp in (1, 2, 4):
         for cp in (1, 2, 4):
             for dp in (1, 2, 4):
@@ -81,14 +89,22 @@ def test_every_mix_that_fits() -> None:
                     )
                     assert {d.zero for d in found} == ({1, 2, 3} if cp * dp > 1 else {0, 3})
                     assert any(d.dp_replicate > 1 for d in found) == (dp > 1)
-    assert set(fitting(4)) < set(every)
+    assert set(fitting(4)) < set(with_stages)
+    for pp in (2, 4):
+        found = [d for d in with_stages if d.pp == pp]
+        assert {d.schedule for d in found} == set(SCHEDULES)
+        assert {(d.tp, d.cp, d.dp) for d in found} == (
+            {(1, 1, 1)} | ({(2, 1, 1), (1, 2, 1), (1, 1, 2)} if pp == 2 else set())
+        )
+        # What computes weights' gradients apart does not cut parameters or gradients.
+        assert {d.stage for d in found if d.schedule == "zbv"} <= {0, 1}
 
 
 @given(degrees())
 def test_capped_layouts_have_the_same_axes(layout: Degrees) -> None:
     capped = layout.capped()
-    assert capped.size <= 8
-    for name in ("tp", "cp", "dp", "dp_replicate"):
+    assert capped.size // capped.pp <= 8
+    for name in ("tp", "cp", "dp", "dp_replicate", "pp"):
         assert (getattr(capped, name) > 1) == (getattr(layout, name) > 1)
     assert (capped.sequence_parallel, capped.zero) == (layout.sequence_parallel, layout.zero)
     assert max(capped.tp, capped.cp, capped.dp_replicate, capped.dp // capped.dp_replicate) <= 2
