@@ -94,6 +94,7 @@ def render(
         title=title,
         facts=lines,
         legend="[b, " in body,
+        experts="[b, t, k]" in body,
         imports=import_groups(needs),
         loss=loss,
         stages=stages.MARK,

@@ -10,6 +10,8 @@ from pathlib import Path
 import jinja2
 from torch import nn
 
+from specc.templates.moe import MoELayer
+
 from .facts import Facts
 from .kinds import Kind
 from .page_config import PageConfig
@@ -29,7 +31,7 @@ def title_and_facts(
     `template` stands for the text of `facts.j2`.
     """
     root = facts.recording.root
-    count = _count(root)
+    count = _short(sum(p.numel() for p in root.parameters()))
     ours = type(root).__module__.startswith("specc.templates")
     what = "A decoder" if ours else names[facts.kinds.root]
     config = facts.kinds.configs[0] if facts.kinds.configs else None
@@ -54,14 +56,29 @@ def title_and_facts(
         reads=page_config.fields,
         what=what,
         count=count,
+        active=_active(root),
+        moe_layers=_moe_layers(root),
         norms=_norms(residuals, body),
     )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0], lines[1:]
 
 
-def _count(root: nn.Module) -> str:
-    number = sum(p.numel() for p in root.parameters())
+def _active(root: nn.Module) -> str | None:
+    """The parameters that one token uses, where they are not all: k of E of what experts hold."""
+    every = sum(p.numel() for p in root.parameters())
+    resting = 0.0
+    for moe in _moe_layers(root):
+        held = sum(p.numel() for p in moe.experts.parameters())
+        resting += held * (1 - moe.config.moe_router_topk / moe.config.num_moe_experts)
+    return _short(round(every - resting)) if resting else None
+
+
+def _moe_layers(root: nn.Module) -> list[MoELayer]:
+    return [module for module in root.modules() if isinstance(module, MoELayer)]
+
+
+def _short(number: int) -> str:
     for unit, size in (("B", 10**9), ("M", 10**6)):
         if number >= size:
             return f"{number / size:.2f} {unit}"

@@ -64,7 +64,10 @@ def _degrees(mesh: Mesh, schedule: str) -> str:
     tp = f"tp {mesh.tp.size}" + (" with sequence parallel" if mesh.sequence_parallel else "")
     cp = f" x cp {mesh.cp.size} ({mesh.cp_comm_type})" if mesh.cp.size > 1 else ""
     pp = f" x pp {mesh.pp.size} ({schedule})" if mesh.pp.size > 1 else ""
-    return f"{tp}{cp}{pp} x dp {mesh.dp.size}"
+    told = f"{tp}{cp}{pp} x dp {mesh.dp.size}"
+    if mesh.ep.size > 1 or mesh.etp.size != mesh.tp.size:
+        told += f", experts over ep {mesh.ep.size} x etp {mesh.etp.size}"
+    return told
 
 
 def _sharding(trainer: Trainer, mesh: Mesh, zero: int) -> str:

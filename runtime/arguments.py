@@ -89,6 +89,16 @@ _GROUPS: dict[str, dict[str, tuple[Callable[[str], object], str]]] = {
         "schedule": (str, "of the pipeline: gpipe, 1f1b, interleaved, zbv or dualpipev"),
         "stages-per-rank": (int, "with --schedule interleaved: 2 or more, 2 if not given"),
         "layers-per-stage": (str, "of each stage in order; shared out by cost if not given"),
+        "ep": (
+            int,
+            "processes that share out the experts; they are taken from --dp, --cp and --tp",
+        ),
+        "etp": (int, "processes that share each expert; as --tp if not given"),
+        "capacity-scope": (
+            str,
+            "what an expert's capacity is of: micro_batch or rank (Megatron's)",
+        ),
+        "moe-token-dispatcher-type": (str, "how tokens reach experts: alltoall or allgather"),
         "dp": (int, "processes that share the batch; what --tp, --cp and --pp leave if not given"),
         "dp-replicate": (int, "copies of the parameters among them; each copy is sharded"),
         "zero": (

@@ -71,6 +71,10 @@ def ranks_places(mesh: Mesh) -> list[dict[str, int]]:
             place[flat] = 0
             for axis in axes:
                 place[flat] = place[flat] * sizes[axis] + place[axis]
+        # The same ranks as experts divide them (EXPERT_AXES).
+        among = rank % (sizes["dp_shard"] * sizes["cp"] * sizes["tp"])
+        among, place["etp"] = divmod(among, mesh.etp.size)
+        place["edp_shard"], place["ep"] = divmod(among, mesh.ep.size)
         places.append(place)
     return places
 

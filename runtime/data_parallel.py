@@ -6,13 +6,16 @@ count of tokens), so a gradient is the plain sum over ranks.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
 
 from .mesh import Mesh
+from .parameters import parameter_table
 from .sharded_groups import ShardedGroups, sharded_groups
 from .stage_parts import PAGE_LAYERS
 
@@ -23,7 +26,7 @@ _STAGE = "_zero_stage"
 def shard(model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, zero: int = 3) -> None:
     """Shards ``model`` in place: each element of the outermost ``nn.ModuleList``s, then the rest.
 
-    Over ``mesh.fsdp_mesh``: dp_shard x ep x cp, and dp_replicate copies of the result where that is
+    Over ``mesh.fsdp_mesh``: dp_shard x cp, and dp_replicate copies of the result where that is
     above 1 (HSDP), with any stage. ``zero`` says what is cut: the optimizer's state (1), also the
     gradients (2), also the parameters (3). With U such elements and M micro-batches a step
     communicates
@@ -41,8 +44,13 @@ def shard(model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, zero: int = 3) ->
     since the layers state the precision. The rest (embedding, final norm, output layer) stays
     gathered for the whole step, so that the output layer's weight may be used beside its forward.
     A parameter that is one number (no dimension) has nothing to cut: every rank keeps it in
-    float32, and ``sum_replicated_gradients`` sums its gradient. The gradients that one backward
-    brings to a tied weight add up in float32, as they would without FSDP.
+    float32, and ``sum_replicated_gradients`` sums its gradient. So it does a vector that is not
+    trained (a router's ``expert_bias``), whose value must not be rounded. The gradients that one
+    backward brings to a tied weight add up in float32, as they would without FSDP.
+
+    Experts are groups of their own, over the ranks that have the same ones
+    (``mesh.expert_fsdp_mesh``): U counts each of them too. They are cut between experts, or inside
+    each where a rank has too few to give every rank of that mesh as many.
 
     Every rank has to run every element; a parameter inside it may be without a gradient on some.
     Raises ValueError where the mesh was not launched over a process group, and for another stage.
@@ -58,16 +66,19 @@ def shard(model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, zero: int = 3) ->
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,
     )
-    scalars = {p for p in model.parameters() if p.dim() == 0}
-    modules = [*units(model), model]
-    groups = ShardedGroups(model, modules, scalars, alone=mesh.dp_cp.size == 1)
+    whole = {p for p in model.parameters() if p.dim() == 0 or _is_state(p)}
+    experts = _experts(model)
+    modules = [*experts, *units(model), model]
+    parts = mesh.edp.size // mesh.dp_replicate.size
+    groups = ShardedGroups(model, modules, whole, alone=mesh.dp_cp_tp.size == 1)
     for module in modules:
         fully_shard(
             module,
-            mesh=mesh.fsdp_mesh,
+            mesh=mesh.expert_fsdp_mesh if module in experts else mesh.fsdp_mesh,
             mp_policy=policy,
             reshard_after_forward=zero == 3 and module is not model,
-            ignored_params=scalars,
+            ignored_params=whole,
+            shard_placement_fn=partial(_placement, parts) if module in experts else None,
         )
     groups.watch()
     for sharded in _sharded(model):
@@ -98,6 +109,37 @@ def accumulate(model: nn.Module, *, last: bool) -> None:
             module.set_is_last_backward(last)  # before it there is no reduction to wait for
         if zero != 3 or cast(nn.Module, module) is model:
             module.set_reshard_after_backward(last, recurse=False)
+
+
+def _is_state(parameter: nn.Parameter) -> bool:
+    return not parameter.requires_grad and parameter.dim() == 1
+
+
+def _placement(parts: int, parameter: nn.Parameter) -> Shard | None:
+    """Experts [E, n, ...] in ``parts``: whole ones, or of each as many of the n (None: whole ones).
+
+    FSDP cuts dimensions other than the first only where ``parts`` divides them.
+    """
+    experts, *inner = parameter.shape
+    return Shard(1) if experts % parts and inner and inner[0] % parts == 0 else None
+
+
+def _experts(model: nn.Module) -> list[nn.Module]:
+    """The outermost modules that hold parameters of experts and no others."""
+    names = {n for n, r in parameter_table(model).items() if r.expert_dim is not None}
+    if not names:
+        return []
+
+    def of(module: nn.Module, prefix: str) -> list[nn.Module]:
+        held = [f"{prefix}{n}" for n, _ in module.named_parameters(remove_duplicate=False)]
+        if held and names.issuperset(held):
+            return [module]
+        found: list[nn.Module] = []
+        for name, child in module.named_children():
+            found += of(child, f"{prefix}{name}.")
+        return found
+
+    return of(model, "")
 
 
 def _sharded(model: nn.Module) -> list[FSDPModule]:

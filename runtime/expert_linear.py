@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .grouped import group_of_rows, grouped_linear
@@ -119,7 +120,8 @@ class GroupedRowParallelLinear(nn.Module):
         y = grouped_linear(x, self.weight.to(x.dtype), tokens_per_expert)
         if self.bias is None:
             return y
-        bias = self.bias[group_of_rows(tokens_per_expert.cumsum(0), x.shape[0])]  # [R, out]
+        group = group_of_rows(tokens_per_expert.cumsum(0), x.shape[0])
+        bias = F.pad(self.bias, (0, 0, 0, 1))[group]  # [R, out], zeros for rows of no expert
         if self.mesh.etp.size > 1:
             bias = bias / self.mesh.etp.size
         if bias_scale is not None:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from .mesh import Mesh
-from .parameters import ParameterRecord, canonical_parameters, local_tensor
+from .parameters import ParameterRecord, canonical_parameters, local_tensor, replicated_axes
 from .sharded import as_sharded
 from .sharded_groups import sharded_groups
 from .stage_parts import stage_parts
@@ -19,8 +19,9 @@ from .stage_parts import stage_parts
 
 @torch.no_grad()
 def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
-    """Sums gradients, in place, over tp for what is replicated over tp, and over dp x cp for what
-    FSDP does not reduce: one flat all-reduce for each axis and dtype.
+    """Sums gradients, in place, over the axes over which each is replicated (tp, and dp x cp; of an
+    expert's etp and edp) and which FSDP does not reduce: one flat all-reduce for each axis and
+    dtype.
 
     Call it once a step, after the last backward. A parameter without a gradient on this rank counts
     as zero where another rank has one (told by numbers that travel along, one for each parameter);
@@ -28,7 +29,7 @@ def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
     """
     if mesh.size == 1:
         return
-    axes = [axis for axis in (mesh.tp, mesh.dp_cp) if axis.size > 1]
+    axes = [a for a in (mesh.tp, mesh.dp_cp, mesh.etp, mesh.edp) if a.size > 1]
     groups = sharded_groups(model)
     zeros = set() if groups is None else groups.take_zeros()  # they stand for no gradient
     parts: dict[str, dict[torch.dtype, list[Tensor]]] = {axis.name: {} for axis in axes}
@@ -43,8 +44,8 @@ def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         gradient = local_tensor(parameter.grad)
-        for axis in axes:
-            if not by_fsdp if axis is mesh.dp_cp else record.dim is None:
+        for axis in replicated_axes(record, mesh):
+            if axis.size > 1 and not (by_fsdp and axis in (mesh.dp_cp, mesh.edp)):
                 parts[axis.name].setdefault(gradient.dtype, []).append(gradient)
     if not trained:
         return
@@ -55,7 +56,8 @@ def sum_replicated_gradients(model: nn.Module, mesh: Mesh) -> None:
     if not everywhere:
         counts.copy_(torch.tensor(present))
     for axis in axes:
-        parts[axis.name].setdefault(torch.float32, []).append(counts)
+        if axis in (mesh.tp, mesh.dp_cp):  # between them all ranks of the stage
+            parts[axis.name].setdefault(torch.float32, []).append(counts)
         for tensors in parts[axis.name].values():
             flat = torch.cat([t.reshape(-1) for t in tensors])
             dist.all_reduce(flat, group=axis.group)
@@ -115,12 +117,14 @@ def _stages_with(model: nn.Module, name: str) -> tuple[int, ...]:
 
 
 def _copies(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> int:
-    """How many ranks hold each entry of a parameter."""
-    copies = mesh.tp.size if record.dim is None else 1
+    """How many ranks of a stage hold each entry of a parameter."""
+    copies = 1
     sharded = as_sharded(parameter)
-    if sharded is None:
-        return copies * mesh.dp_cp.size
-    for mesh_dim, placement in enumerate(sharded.placements):
-        if placement.is_replicate():
-            copies *= sharded.device_mesh.size(mesh_dim)
+    for axis in replicated_axes(record, mesh):
+        if sharded is None or axis not in (mesh.dp_cp, mesh.edp):
+            copies *= axis.size
+    if sharded is not None:
+        for mesh_dim, placement in enumerate(sharded.placements):
+            if placement.is_replicate():
+                copies *= sharded.device_mesh.size(mesh_dim)
     return copies

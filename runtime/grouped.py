@@ -27,7 +27,7 @@ def grouped_linear(
     Raises ValueError for shapes that do not fit.
     """
     if STANDALONE:
-        groups = x.split(tokens_per_expert.tolist())
+        groups = torch.split(x, tokens_per_expert.tolist())
         biases = [None] * len(groups) if bias is None else bias
         return torch.cat([F.linear(*group) for group in zip(groups, weight, biases, strict=True)])
     if x.dim() != 2 or weight.dim() != 3 or x.shape[1] != weight.shape[2]:
@@ -42,13 +42,16 @@ def grouped_linear(
         )
     ends = tokens_per_expert.cumsum(0).to(torch.int32)
     y: Tensor = _product(x, weight, ends)
-    return y if bias is None else y + bias[group_of_rows(ends, x.shape[0])]
+    if bias is None:
+        return y
+    # Rows of no group add a row of zeros: their undefined gradient must reach no group's bias.
+    return y + F.pad(bias, (0, 0, 0, 1))[group_of_rows(ends, x.shape[0])]
 
 
 def group_of_rows(ends: Tensor, rows: int) -> Tensor:
-    """The number of each row's group, int64 [rows]; of rows beyond all groups the last one's."""
+    """The number of each row's group, int64 [rows]; of rows beyond all groups that of no group."""
     places = torch.arange(rows, dtype=ends.dtype, device=ends.device)
-    return torch.searchsorted(ends, places, right=True).clamp_(max=ends.shape[0] - 1)
+    return torch.searchsorted(ends, places, right=True)
 
 
 # Operations of our own, so that any dtype has a twin without values (for the meta device and for

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +11,15 @@ from .mesh import CP_COMM_TYPES, Mesh
 from .pipeline_schedules import SCHEDULES, SPLIT, seats
 from .refusal import Refusal
 
-_FORM = "words like tp2 sp cp2:p2p pp2:1f1b dp4 replicate2 zero3, a comma between two layouts"
+_FORM = "words like tp2 sp cp2:p2p pp2:1f1b ep2 etp1 dp4 replicate2 zero3, a comma between layouts"
 _DEGREES = {
     "tp": "tp",
     "cp": "cp",
     "pp": "pp",
     "dp": "dp",
     "zero": "zero",
+    "ep": "ep",
+    "etp": "etp",
     "replicate": "dp_replicate",
 }
 
@@ -31,7 +33,8 @@ class Degrees:
     parameters. None becomes the trainer's choice: 3 where there are ranks to share them, else 0.
     ``sequence_parallel`` is off where tp is 1, ``cp_comm_type`` "all_gather" where cp is.
     ``schedule`` orders the ``pp`` ranks of a pipeline, and is "1f1b" where pp is 1; where it
-    computes weights' gradients apart, the trainer's choice of ``zero`` is 1.
+    computes weights' gradients apart, the trainer's choice of ``zero`` is 1. ``ep`` and ``etp``
+    (``tp`` where it is None) divide a stage's ranks anew for experts, and make no process more.
 
     Raises ValueError for degrees that contradict each other.
     """
@@ -45,13 +48,22 @@ class Degrees:
     zero: int | None = None
     pp: int = 1
     schedule: str = "1f1b"
+    ep: int = 1
+    etp: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("tp", "cp", "dp", "dp_replicate", "pp"):
+        if self.etp is None:
+            object.__setattr__(self, "etp", self.tp)
+        for name in ("tp", "cp", "dp", "dp_replicate", "pp", "ep", "etp"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} has to be 1 at least")
         if self.dp % self.dp_replicate:
             raise ValueError(f"dp_replicate={self.dp_replicate} does not divide dp={self.dp}")
+        if self._copy % (self.ep * self.expert_tp):
+            raise ValueError(
+                f"ep={self.ep} x etp={self.etp} does not divide the {self._copy} processes that "
+                "share one copy of a stage's experts"
+            )
         if self.cp_comm_type not in CP_COMM_TYPES:
             raise ValueError(
                 f"cp_comm_type={self.cp_comm_type!r} is not one of {', '.join(CP_COMM_TYPES)}"
@@ -85,6 +97,8 @@ class Degrees:
             zero=zero if mesh.dp_cp.size > 1 else None,
             pp=mesh.pp.size,
             schedule=schedule,
+            ep=mesh.ep.size,
+            etp=mesh.etp.size,
         )
 
     @property
@@ -96,6 +110,16 @@ class Degrees:
     def size(self) -> int:
         """The number of processes."""
         return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_tp(self) -> int:
+        """``etp``, which is a number once it is here."""
+        return self.etp or self.tp
+
+    @property
+    def _copy(self) -> int:
+        """The processes that share one copy of a stage's parameters."""
+        return self.tp * self.cp * (self.dp // self.dp_replicate)
 
     @property
     def stages(self) -> int:
@@ -111,6 +135,10 @@ class Degrees:
             words.append(f"cp{self.cp}:{self.cp_comm_type}")
         if self.pp > 1:
             words.append(f"pp{self.pp}:{self.schedule}")
+        if self.ep > 1:
+            words.append(f"ep{self.ep}")
+        if self.expert_tp != self.tp:
+            words.append(f"etp{self.etp}")
         if self.dp > 1:
             words.append(f"dp{self.dp}")
         if self.dp_replicate > 1:
@@ -126,6 +154,8 @@ class Degrees:
             cp=self.cp,
             dp=self.dp,
             pp=self.pp,
+            ep=self.ep,
+            etp=self.etp,
             dp_replicate=self.dp_replicate,
             sequence_parallel=self.sequence_parallel,
             cp_comm_type=self.cp_comm_type,
@@ -135,14 +165,18 @@ class Degrees:
     def capped(self, most: int = 2) -> Degrees:
         """The same axes, each degree ``most`` at most, for a check of the program on few processes.
 
-        HSDP keeps two copies of two parts each where that makes no more than 8 processes of a stage.
+        HSDP keeps two copies of two parts each where that is no more than 8 processes of a stage.
         """
         tp, cp, pp = min(self.tp, most), min(self.cp, most), min(self.pp, most)
         replicate = min(self.dp_replicate, most)
         parts = min(self.dp // self.dp_replicate, most)
         if replicate > 1 and tp * cp * replicate * parts > 8:
             parts = 1
-        return replace(self, tp=tp, cp=cp, pp=pp, dp=replicate * parts, dp_replicate=replicate)
+        ep, etp = min(self.ep, most), min(self.expert_tp, most)
+        if (tp * cp * parts) % (ep * etp):  # each alone does
+            etp = 1
+        dp = replicate * parts
+        return replace(self, tp=tp, cp=cp, pp=pp, dp=dp, dp_replicate=replicate, ep=ep, etp=etp)
 
 
 def parse_layouts(text: str) -> list[Degrees]:
@@ -157,7 +191,9 @@ def parse_layouts(text: str) -> list[Degrees]:
 def _parse(text: str) -> Degrees:
     given: dict[str, Any] = {}
     for word in [] if text == "one process" else text.split():
-        found = re.fullmatch(r"(tp|dp|replicate|zero)(\d+)|(cp|pp)(\d+)(?::(\w+))?|(sp)", word)
+        found = re.fullmatch(
+            r"(tp|dp|replicate|zero|ep|etp)(\d+)|(cp|pp)(\d+)(?::(\w+))?|(sp)", word
+        )
         if found is None:
             raise Refusal(f"--layouts: {word!r} in {text!r} is no degree; write {_FORM}.")
         name, number = found[1] or found[3], found[2] or found[4]
@@ -180,12 +216,15 @@ def _parse(text: str) -> Degrees:
         raise Refusal(f"--layouts: {text!r}: {error}.") from None
 
 
-def fitting(processes: int, *, every_sharding: bool = False) -> list[Degrees]:
+def fitting(
+    processes: int, *, every_sharding: bool = False, experts: bool = False
+) -> list[Degrees]:
     """Every mix of tp, sp, cp of each kind, pp and dp, in powers of two: of 2 processes to so many.
 
     ``every_sharding``: each with ZeRO-1, 2 and 3 and as hybrid of each number of copies, and those
     without ranks to share parameters (one process among them) also under FSDP over one rank;
     otherwise with the trainer's choice. And pipelines by each schedule, otherwise by 1F1B.
+    ``experts``: each also with every ep, and an etp of 1 and of tp, that divide its ranks.
     """
     powers = [2**n for n in range(processes.bit_length())]
     found = [
@@ -203,7 +242,17 @@ def fitting(processes: int, *, every_sharding: bool = False) -> list[Degrees]:
         )
         if degrees != Degrees()
     ]
+    if experts:
+        found += [divided for degrees in found for divided in _divided(degrees, powers)]
     return sorted(found, key=lambda degrees: degrees.size)
+
+
+def _divided(degrees: Degrees, powers: Sequence[int]) -> Iterator[Degrees]:
+    ranks = degrees.tp * degrees.cp * (degrees.dp // degrees.dp_replicate)
+    for ep in powers:
+        for etp in {1, degrees.tp}:
+            if ranks % (ep * etp) == 0 and (ep, etp) != (degrees.ep, degrees.etp):
+                yield replace(degrees, ep=ep, etp=etp)
 
 
 def _sharded(degrees: Degrees, every: bool) -> Iterator[Degrees]:

@@ -10,13 +10,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")  # outermost first
-EXPERT_AXES = (
-    "pp",
-    "dp_replicate",
-    "edp_shard",
-    "ep",
-    "etp",
-)  # the same ranks, divided for experts
+# The same ranks, divided for experts.
+EXPERT_AXES = ("pp", "dp_replicate", "edp_shard", "ep", "etp")
 CAPACITY_SCOPES = ("micro_batch", "rank")
 TOKEN_DISPATCHERS = ("alltoall", "allgather")
 CP_COMM_TYPES = ("all_gather", "p2p", "a2a")  # how attention exchanges keys and values over cp
@@ -150,10 +145,9 @@ class Mesh:
         """The mesh over the initialised process group: tp innermost, then cp, then dp.
 
         ``dp`` counts all data-parallel ranks, ``dp_replicate`` x those that share a copy; left out,
-        it is what tp and cp leave.
+        it is what tp, cp and pp leave. ``etp`` left out is tp.
         Raises ValueError where the degrees do not make up the number of processes or an option is
-        not known, RuntimeError without a process group, NotImplementedError for degrees that no
-        layer supports yet.
+        not known, RuntimeError without a process group.
         """
         if not dist.is_initialized():
             raise RuntimeError(
@@ -220,9 +214,10 @@ class Mesh:
                 expert_fsdp_mesh,
                 device,
             )
+        axes: dict[str, Any] = {name: _axis(device_mesh[name], name) for name in AXES}
+        axes |= {name: _axis(part, name) for name, part in flat.items()}
         return Mesh(
-            **{name: _axis(device_mesh[name], name) for name in AXES},
-            **{name: _axis(part, name) for name, part in flat.items()},
+            **axes,
             capacity_scope=capacity_scope,
             moe_token_dispatcher_type=moe_token_dispatcher_type,
             # One tp rank holds every position, so there is nothing to cut.
@@ -276,7 +271,7 @@ def _with_copies(
         [copies, parts.get_group()],
         device,
         both.mesh.reshape(both.size(0), -1),
-        mesh_dim_names=("dp_replicate", "fsdp"),
+        mesh_dim_names=("dp_replicate", *(parts.mesh_dim_names or ())),
     )
 
 

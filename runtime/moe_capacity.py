@@ -67,7 +67,7 @@ def within_capacity(
     if mesh.tp_cp.size > 1 and mesh.capacity_scope == "micro_batch":
         flat, first = _gathered(flat, num_experts, mesh)
         own = slice(first, first + b * t * k)
-    queued = _places_in_queue(*flat.unbind(-1), num_experts + 1, policy)
+    queued = _places_in_queue(flat, num_experts + 1, policy)
     return torch.where(queued[own].view_as(experts) < capacity, experts, -1)
 
 
@@ -82,10 +82,12 @@ def _gathered(flat: Tensor, num_experts: int, mesh: Mesh) -> tuple[Tensor, int]:
     return wait(start_all_gather(flat, mesh.tp_cp)), rows * mesh.tp_cp.rank
 
 
-def _places_in_queue(
-    order: Tensor, experts: Tensor, probs: Tensor, num_experts: int, policy: str
-) -> Tensor:
-    """Of each choice [n], how many others of the same expert come before it."""
+def _places_in_queue(choices: Tensor, num_experts: int, policy: str) -> Tensor:
+    """Of each of ``choices`` [n, 3], how many others of the same expert come before it: [n].
+
+    A choice is the place of its token in the order of all, its expert, and its probability's bits.
+    """
+    order, experts, probs = choices.unbind(-1)
     queue = order.argsort(stable=True)
     if policy == "probs":
         bits = probs.to(torch.int32).view(torch.float32)

@@ -55,6 +55,7 @@ class RouterLoss(StepRecord):
         super().__init__((), torch.float32)
         self.coeff = coeff
         self.mesh = mesh
+        self.count = 1  # micro-batches that the weight is for
         start = torch.full((), 1 / self.losses_per_turn)
         self.register_buffer("weight", start, persistent=False)
 
@@ -65,7 +66,10 @@ class RouterLoss(StepRecord):
 
     def begin_micro_batch(self, name: str, turn: Turn) -> None:
         super().begin_micro_batch(name, turn)
-        self.weight.fill_(1 / (self.losses_per_turn * turn.count))
+        if turn.count != self.count:
+            self.count = turn.count
+            # Another tensor: a pipeline's micro-batches under way have kept the one from before.
+            self.weight = torch.full_like(self.weight, 1 / (self.losses_per_turn * turn.count))
 
     def attached(self, x: Tensor, loss: Tensor) -> Tensor:
         """x with the loss attached, which is noted for the step's log."""

@@ -87,7 +87,7 @@ def _summed_over_ranks(
     whole = torch.cat(parts)
     if mesh.dp_cp_tp.size > 1:
         whole = wait(start_all_reduce(whole, mesh.dp_cp_tp))
-    return list(whole.split([part.shape[0] for part in parts]))
+    return list(torch.split(whole, [part.shape[0] for part in parts]))
 
 
 def _log(losses: list[RouterLoss], values: list[Tensor], mesh: Mesh) -> dict[str, Tensor]:

@@ -53,11 +53,12 @@ def group_limited_topk(
     its ``k // group_topk`` highest scores, and only experts of the ``group_topk`` highest groups
     can be chosen (DeepSeek-V3, arXiv 2412.19437; the formula is Megatron-Core's).
     """
-    grouped = scores.unflatten(-1, (num_groups, -1))
+    grouped = scores.view(*scores.shape[:-1], num_groups, -1)
     worth = grouped.topk(k // group_topk).values.sum(-1)  # [b, t, groups]
     groups = worth.topk(group_topk).indices
     barred = torch.ones_like(worth, dtype=torch.bool).scatter(-1, groups, False)
-    return grouped.masked_fill(barred[..., None], float("-inf")).flatten(-2).topk(k)
+    values, experts = grouped.masked_fill(barred[..., None], float("-inf")).flatten(-2).topk(k)
+    return values, experts
 
 
 def normalized(probs: Tensor) -> Tensor:

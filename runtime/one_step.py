@@ -17,6 +17,7 @@ from .data import IGNORED, MicroBatch
 from .gradients import clip_gradients
 from .layouts import Degrees
 from .mesh import Mesh
+from .moe_router import finish_step
 from .page import LOSSES, Page
 from .parameters import full_tensors, load_full_tensors
 from .positions import own_places
@@ -131,7 +132,8 @@ def observed(trainer: Trainer, batch: Batch, case: Case) -> Tensors:
 
     "loss", "norm" of all gradients, "gradient NAME" and "clipped NAME" of every parameter. "output"
     is what forward returned for this rank's tokens, [rows, places, ..], where it has that shape; a
-    pipeline's is not looked at, as most ranks have none.
+    pipeline's is not looked at, as most ranks have none. And of routers "router NAME" and "moved
+    NAME": their losses, and their biases after the step.
     """
     model, mesh = trainer.model, trainer.mesh
     outputs: list[Tensor] = []
@@ -149,7 +151,17 @@ def observed(trainer: Trainer, batch: Batch, case: Case) -> Tensors:
         seen["output"] = torch.cat(outputs)
     seen |= _named("gradient", full_tensors(model, mesh, grads=True))
     seen["norm"] = clip_gradients(model, mesh, MAX_NORM)
-    return seen | _named("clipped", full_tensors(model, mesh, grads=True))
+    seen |= _named("clipped", full_tensors(model, mesh, grads=True))
+    return seen | _routed(trainer) if trainer.has_routers else seen
+
+
+def _routed(trainer: Trainer) -> Tensors:
+    """What the routers leave of the step: "router NAME" of their losses, "moved NAME" of their
+    biases."""
+    losses = finish_step(trainer.stages, trainer.mesh)
+    after = full_tensors(trainer.model, trainer.mesh)
+    biases = {name: value for name, value in after.items() if name.endswith(".expert_bias")}
+    return _named("router", losses) | _named("moved", biases)
 
 
 def vocabulary(model: nn.Module, config: Any) -> int:

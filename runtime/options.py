@@ -11,7 +11,7 @@ from typing import Any
 
 from . import arguments
 from .data import Layout
-from .mesh import CP_COMM_TYPES
+from .mesh import CAPACITY_SCOPES, CP_COMM_TYPES, TOKEN_DISPATCHERS
 from .optimizer import Schedule
 from .page import Number
 from .pipeline_schedules import SCHEDULES
@@ -56,6 +56,10 @@ class Options:
     schedule: str = "1f1b"
     stages_per_rank: int | None = None
     layers_per_stage: tuple[int, ...] | None = None
+    ep: int = 1
+    etp: int | None = None
+    capacity_scope: str = "micro_batch"
+    moe_token_dispatcher_type: str = "alltoall"
     zero: int = 3
     no_verify: bool = False
     timeout: int = 600
@@ -130,7 +134,7 @@ def parse(given: Sequence[str]) -> Options:
 def _check(options: Options) -> None:
     least = {
         "steps": 1, "micro_batch": 1, "nproc": 1, "tp": 1, "cp": 1, "dp": 1, "dp_replicate": 1,
-        "pp": 1, "stages_per_rank": 1,
+        "pp": 1, "stages_per_rank": 1, "ep": 1, "etp": 1,
         "seq_length": 1, "log_every": 1, "keep": 1, "eval_batches": 1, "warmup": 0, "timeout": 1,
         "eval_every": 0, "save_every": 0, "lr": 0, "min_lr": 0, "weight_decay": 0, "clip": 0,
         "valid_fraction": 0, "recompute_every": 1, "loss_chunks": 1, "eod": 0,
@@ -153,7 +157,8 @@ def _check(options: Options) -> None:
         raise Refusal(f"--timeout {options.timeout} is above {_YEAR} seconds, a year.")
     known: dict[str, tuple[Any, ...]] = {
         "zero": (1, 2, 3), "cp_comm_type": CP_COMM_TYPES, "recompute": GRANULARITIES,
-        "schedule": SCHEDULES,
+        "schedule": SCHEDULES, "capacity_scope": CAPACITY_SCOPES,
+        "moe_token_dispatcher_type": TOKEN_DISPATCHERS,
     }  # fmt: skip
     for name, those in known.items():
         value = getattr(options, name)

@@ -55,6 +55,7 @@ class ParameterRecord:
 
 
 Table = dict[str, ParameterRecord]
+LAYERS_AXES = ("tp", "ep", "etp")  # those over which layers cut their own parameters
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,10 @@ class Division:
 
 
 def divisions(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> tuple[Division, ...]:
-    """How the global tensor is cut, outermost first: over tp, then by FSDP what tp has left."""
-    found = [] if record.dim is None else [Division(record.dim, mesh.tp.size, "tp")]
+    """How the global tensor is cut, outermost first: over tp, or over ep and etp, then by FSDP what
+    those have left.
+    """
+    found = [Division(dim, axis.size, axis.name) for dim, axis in cut_axes(record, mesh)]
     sharded = as_sharded(parameter)
     if sharded is not None:
         from torch.distributed.tensor.placement_types import Shard
@@ -220,9 +223,9 @@ def part_of(shape: tuple[int, ...], cuts: Iterable[tuple[Division, int]]) -> Loc
         own = cut(size[dim], division.parts, index)
         offset[dim] += own.offset
         extent[dim] = max(0, min(own.size, extent[dim] - own.offset))
-        # What a later division cuts: tp's part with its padding, as it lies in memory; FSDP keeps
-        # none on the ranks that it leaves short.
-        size[dim] = own.size if division.axis == "tp" else own.valid
+        # What a later division cuts: a layer's part with its padding, as it lies in memory; FSDP
+        # keeps none on the ranks that it leaves short.
+        size[dim] = own.size if division.axis in LAYERS_AXES else own.valid
     return LocalPart(tuple(offset), tuple(extent))
 
 
@@ -231,8 +234,8 @@ def local_part(record: ParameterRecord, parameter: Tensor, mesh: Mesh) -> LocalP
     sharded = as_sharded(parameter)
     cuts = []
     for division in divisions(record, parameter, mesh):
-        if division.axis == "tp":
-            index = mesh.tp.rank
+        if division.axis in LAYERS_AXES:
+            index = getattr(mesh, division.axis).rank
         else:
             assert sharded is not None
             names = sharded.device_mesh.mesh_dim_names or ()
@@ -283,10 +286,9 @@ def whole_tensor(tensor: Tensor, record: ParameterRecord, mesh: Mesh) -> Tensor:
     """The global tensor, unpadded, from each rank's part. All ranks must call it together."""
     sharded = as_sharded(tensor)
     local = tensor.detach() if sharded is None else sharded.full_tensor()
-    if record.dim is None:
-        return local
-    gathered = all_gather(local, record.dim, mesh.tp)
-    return gathered.narrow(record.dim, 0, record.shape[record.dim])
+    for dim, axis in reversed(cut_axes(record, mesh)):
+        local = all_gather(local, dim, axis).narrow(dim, 0, record.shape[dim])
+    return local
 
 
 @torch.no_grad()

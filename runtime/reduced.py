@@ -12,6 +12,10 @@ WINDOW = 5
 LENGTH = 16  # positions of a sequence
 LAYERS = 2
 GROUPS, GROUP_SIZE = 2, 8
+EXPERTS = 8
+# Every so-manieth layer is of another kind.
+_EVERY = ("window_attn_skip_freq", "moe_layer_freq", "linear_attention_freq")
+_EXPERT_WIDTHS = ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size")
 # Channels of a head: the first that all configs take.
 HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)
 
@@ -26,6 +30,7 @@ def small(
       ``parts`` divides them still does;
     - a head keeps 8 channels at least, of which the same part is rotated;
     - the width stays heads times channels where it was, else stays on its side of it;
+    - experts become 8, or 4 groups of 4, and a token goes to half of them at most;
     - layers stay as many as a pattern over them needs, and ``least`` where there are so many;
       ``layers`` False keeps them all;
     - the vocabulary is 97, a window 5, a sequence 16.
@@ -87,9 +92,29 @@ def _width(config: Any, widths: dict[int, int], channels: int, parts: int) -> di
             own = own + 16 if across < hidden else own - 8
             widths[hidden] = own
     found["hidden_size"] = own
-    if _has(config, "ffn_hidden_size"):
-        across = round(config.ffn_hidden_size * own / hidden / 8) * 8
-        found["ffn_hidden_size"] = max(8, min(4 * own, across))
+    for name in ("ffn_hidden_size", *_EXPERT_WIDTHS):
+        if _has(config, name):
+            across = round(getattr(config, name) * own / hidden / 8) * 8
+            found[name] = max(8, min(4 * own, across))
+    return found | _experts(config)
+
+
+def _experts(config: Any) -> dict[str, int]:
+    """As many groups and experts of each as a choice among them needs, powers of two where they
+    were; a token goes to some and not to all."""
+    if not _has(config, "num_moe_experts"):
+        return {}
+    groups = getattr(config, "moe_router_num_groups", None) or 1
+    new_groups = min(groups, 4)
+    each = min(config.num_moe_experts // groups, EXPERTS if groups == 1 else EXPERTS // 2)
+    found = {"num_moe_experts": new_groups * each}
+    kept = getattr(config, "moe_router_group_topk", None)
+    if groups > 1 and isinstance(kept, int):
+        found["moe_router_num_groups"] = new_groups
+        kept = found["moe_router_group_topk"] = min(kept, max(1, new_groups // 2))
+    if _has(config, "moe_router_topk"):
+        most = (kept or new_groups) * each // 2
+        found["moe_router_topk"] = min(config.moe_router_topk, max(1, most))
     return found
 
 
@@ -122,12 +147,12 @@ def _layers(config: Any, least: int) -> dict[str, Any]:
     count = config.num_layers
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
     patterns = {n: v for n, v in values.items() if isinstance(v, tuple) and len(v) == count}
-    every = values.get("window_attn_skip_freq")
+    every = max((v for n in _EVERY if isinstance(v := values.get(n), int)), default=0)
     if patterns:
         layers = list(zip(*patterns.values(), strict=True))
         kept = min(count, max([least, *(layers.index(layer) + 1 for layer in layers)]))
         return {"num_layers": kept} | {n: v[:kept] for n, v in patterns.items()}
-    if isinstance(every, int) and least < every <= count:
+    if least < every <= count:
         return {"num_layers": every}
     return {"num_layers": min(count, least)}
 

@@ -163,6 +163,8 @@ class Run:
             "dp_replicate": mesh.dp_replicate.size,
             "pp": mesh.pp.size,
             "schedule": self.options.schedule,
+            "ep": mesh.ep.size,
+            "etp": mesh.etp.size,
             "zero": self.options.zero,
             "dtype": str(mesh.dtype).removeprefix("torch."),
             "torch": str(torch.__version__),

@@ -137,6 +137,10 @@ def launch_mesh(options: Options, device: str, dtype: torch.dtype) -> Mesh:
         tp=options.tp,
         cp=options.cp,
         pp=options.pp,
+        ep=options.ep,
+        etp=options.etp,
+        capacity_scope=options.capacity_scope,
+        moe_token_dispatcher_type=options.moe_token_dispatcher_type,
         dp_replicate=options.dp_replicate,
         sequence_parallel=options.sequence_parallel,
         cp_comm_type=options.cp_comm_type,
@@ -176,6 +180,13 @@ def _check_degrees(options: Options, world: int) -> None:
         raise Refusal(
             f"--dp-replicate {options.dp_replicate} does not divide the {world // inner} processes "
             f"that share the batch ({world} over {product})."
+        )
+    experts = options.ep * (options.tp if options.etp is None else options.etp)
+    shared_by = world // options.pp // options.dp_replicate
+    if shared_by % experts:
+        raise Refusal(
+            f"--ep {options.ep} x --etp {experts // options.ep} does not divide the {shared_by} "
+            "processes that share one copy of a stage's experts."
         )
 
 

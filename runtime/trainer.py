@@ -59,7 +59,7 @@ class Training:
 class Trainer:
     """One model in training. There to be read: ``model`` (what this rank has of it),
     ``optimizer``, ``mesh``, ``sharded`` (by FSDP), ``pipeline`` (None without one) and
-    ``router_losses`` (of the step before).
+    ``has_routers`` (on any stage) and ``router_losses`` (of the step before).
 
     Raises Refusal where the mesh does not divide the model, the page cannot be cut into stages or
     its LOSS summed over the ranks and micro-batches that are asked for, a schedule does not go with
@@ -122,9 +122,7 @@ class Trainer:
                 page, config, mesh, how, seed=seed, device=self.device, wrap=wrap
             )
         self.stages = stage_models(self.model)
-        self._has_routers = self._on_any_stage(
-            any(isinstance(module, StepRecord) for module in self.model.modules())
-        )
+        self.has_routers = self._on_any_stage(has_routers(self.model))
         self.optimizer = adamw(
             self.model,
             lr=0.0,
@@ -145,7 +143,7 @@ class Trainer:
         set_rate(self.optimizer, rate)
         self.optimizer.step(scale=clip_scale(norm, self.clip) if self.clip else None)
         self.optimizer.zero_grad(set_to_none=True)
-        if self._has_routers:
+        if self.has_routers:
             self.router_losses = finish_step(self.stages, self.mesh)
         return loss, norm
 
@@ -158,6 +156,7 @@ class Trainer:
         self.model.train()
         own = [self._own(batch) for batch in batches]
         tokens = self._over_ranks(sum(batch.tokens for batch in own))
+        own = [batch.to(self.device) for batch in own]
         loss = torch.zeros((), device=self.device)
         if self.pipeline is not None:
             refresh_twins(self.model)
@@ -188,13 +187,14 @@ class Trainer:
         # A mean of one call is of no use where calls differ in size: sums here, too.
         for group in self._groups(map(self._own, batches)):
             self._mark("a held-out loss")
+            count += sum(b.tokens if self.page.loss in LOSSES else 1 for b in group)
+            group = [batch.to(self.device) for batch in group]
             if self.pipeline is not None:
                 refresh_twins(self.model)
                 for part in self.pipeline.evaluate(_Step(self, group, 1), len(group)):
                     total += part
             else:
                 total += self._loss(self._output(self.model, group[0]), group[0], 1)
-            count += sum(b.tokens if self.page.loss in LOSSES else 1 for b in group)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # no backward comes that would do it
@@ -253,10 +253,9 @@ class Trainer:
     def _output(self, model: nn.Module, batch: MicroBatch, hidden: Tensor | None = None) -> Any:
         """What the model, or a stage that is given ``hidden``, returns; the last has the labels."""
         given: dict[str, Any] = {} if hidden is None else {"hidden": hidden}
-        # Positions take the documents' starts on the host: kernels are told lengths by the host.
-        starts, batch = batch.starts, batch.to(self.device)
-        if starts is not None:
-            given["positions"] = Positions.of(batch.input_ids, self.mesh, starts)
+        if batch.starts is not None:
+            # On the host: kernels are told lengths by the host.
+            given["positions"] = Positions.of(batch.input_ids, self.mesh, batch.starts)
         if self.pipeline is None or model is self.pipeline.models.get(self.pipeline.last):
             given["labels"] = batch.labels
         try:
@@ -269,9 +268,8 @@ class Trainer:
 
     def _loss(self, output: Any, batch: MicroBatch, tokens: int | Tensor) -> Tensor:
         if self.page.loss in LOSSES:
-            labels = batch.labels.to(self.device, non_blocking=True)
             try:
-                return local_loss(output, labels, str(self.page.loss), self.mesh, tokens)
+                return local_loss(output, batch.labels, str(self.page.loss), self.mesh, tokens)
             except ValueError as error:
                 raise Refusal(f"{self.page.path}: {error}.") from error
         # The page's own scalar is the loss of the whole step: there is one call in it.
@@ -322,6 +320,11 @@ class _Step:
         assert self.step is not None
         first = self.batches[number].first_sequence
         return Turn(self.trainer.seed, self.step, first, number, len(self.batches))
+
+
+def has_routers(model: nn.Module) -> bool:
+    """Whether a module notes what it did in each micro-batch, as the routers of experts do."""
+    return any(isinstance(module, StepRecord) for module in model.modules())
 
 
 def takes_documents(model: nn.Module) -> bool:

@@ -36,14 +36,15 @@ def verify(
     """
     with tempfile.TemporaryDirectory(prefix="specc-verify-") as name:
         folder = Path(name)
-        for packed, step in copy.steps.items():
-            step.write(folder, packed=packed)
+        for case, step in copy.steps.items():
+            step.write(folder, case)
         Plan(
             page=str(page.path.resolve()),
             config=changed(page.config(), copy.config),
             whole=changed(page.config(), copy.whole),
             shape=copy.shape,
-            packed=True in copy.steps,
+            packed=any(case.packed for case in copy.steps),
+            routed=copy.routed,
             layouts=tuple(layouts),
         ).write(folder)
         found: list[Outcome] = []
@@ -96,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     changes = dict(change(text) for text in options.set)
-    layouts = _layouts(options)
     page = load_page(options.page)
+    layouts = _layouts(options, page)
     copy = reduced(page, layouts, changes)
     size = max(degrees.size for degrees in layouts)
     print(
@@ -150,13 +151,14 @@ def findings(outcomes: Sequence[Outcome], copy: Copy) -> Iterator[str]:
         yield f"not compared, zero in one process too: {', '.join(zero)}"
 
 
-def _layouts(options: argparse.Namespace) -> list[Degrees]:
+def _layouts(options: argparse.Namespace, page: Page) -> list[Degrees]:
+    experts = bool(getattr(page.config(), "num_moe_experts", None))
     if options.layouts is None:
         if options.nproc < 2:
             raise Refusal(
                 f"--nproc {options.nproc} is below 2, and 1 process has nothing to share."
             )
-        return fitting(options.nproc, every_sharding=options.all)
+        return fitting(options.nproc, every_sharding=options.all, experts=experts)
     if options.all:
         raise Refusal("--all and --layouts both say which layouts; give 1 of the 2.")
     return parse_layouts(options.layouts)

@@ -14,23 +14,24 @@ from .one_step import Case, Shape, alone, rounding
 from .page import Number, Page
 from .reduced import LENGTH, narrow_only, small
 from .refusal import Refusal
-from .trainer import takes_documents
-from .verify_worker import Alone
+from .trainer import has_routers, takes_documents
+from .verify_worker import Alone, cases, reference
 
 LIMIT = 30_000_000  # parameters of a copy: a step at a layout takes seconds above
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a page that runs in one process, and the steps that it took there, by ``packed``.
+    """A copy of a page that runs in one process, and its steps there, by ``reference``.
 
-    ``config`` is None where the page has none.
+    ``config`` is None where the page has none. ``routed``: whether its tokens go to experts.
     """
 
     config: Any
     whole: Any
     shape: Shape
-    steps: Mapping[bool, Alone]
+    steps: Mapping[Case, Alone]
+    routed: bool = False
 
     @property
     def described(self) -> str:
@@ -64,14 +65,19 @@ def reduced(page: Page, layouts: Sequence[Degrees], changes: Mapping[str, Number
                 continue
             most = getattr(config, "max_position_embeddings", length)
             shape = Shape(sequences, min(length, most))
+            packed, routed = takes_documents(built), has_routers(built)
+            needed = [
+                reference(case, routed=routed)
+                for degrees in layouts
+                for case in cases(degrees, page.loss, packed=packed)
+            ]
             steps = {
-                packed: _alone(page, config, Case(packed=packed), shape)
-                for packed in ((False, True) if takes_documents(built) else (False,))
+                case: _alone(page, config, case, shape, routed) for case in dict.fromkeys(needed)
             }
         except Exception as error:  # whatever the page's classes say of numbers that are not theirs
             refused.append(_reason(error))
             continue
-        return Copy(config, whole, shape, steps)
+        return Copy(config, whole, shape, steps, routed)
     raise Refusal(
         f"No copy of {page.path} that is small enough could be run in one process "
         f"({'; '.join(dict.fromkeys(refused))}): give numbers that make one, as in "
@@ -79,9 +85,12 @@ def reduced(page: Page, layouts: Sequence[Degrees], changes: Mapping[str, Number
     )
 
 
-def _alone(page: Page, config: Any, case: Case, shape: Shape) -> Alone:
+def _alone(page: Page, config: Any, case: Case, shape: Shape, routed: bool) -> Alone:
     values, step = alone(page, config, case, shape, Mesh.single())
-    return Alone(values, step, rounding(page, config, case, shape, values, step))
+    # What is zero but for rounding is told by other parts of the batch, of which routers are a
+    # function.
+    sizes = {} if routed else rounding(page, config, case, shape, values, step)
+    return Alone(values, step, sizes)
 
 
 def _pieces(degrees: Degrees) -> int:

@@ -35,8 +35,8 @@ class Plan:
     """What is to be run: read from, and written to, a folder that all processes see.
 
     ``config`` has the fields of the copy that are not the page's own, ``whole`` those that were set
-    for both. ``packed``: whether forward takes packed documents. Beside it in the folder
-    stands what is compared with, an ``Alone``.
+    for both. ``packed``: whether forward takes packed documents, ``routed``: whether tokens go to
+    experts. Beside it in the folder stands what is compared with, an ``Alone`` each.
     """
 
     page: str
@@ -44,6 +44,7 @@ class Plan:
     whole: dict[str, Any]
     shape: Shape
     packed: bool
+    routed: bool
     layouts: tuple[Degrees, ...]
 
     def write(self, folder: Path) -> None:
@@ -56,14 +57,29 @@ class Plan:
         return Plan(**values | {"layouts": tuple(Degrees(**v) for v in values["layouts"])})
 
     def cases(self, degrees: Degrees, loss: str | None) -> list[Case]:
-        """How a layout is run: whole sequences at once, then packed ones in two parts."""
-        if degrees.pp == 1:
-            whole, parts = 1, 2
-        else:  # as few micro-batches as the schedule takes, and enough to fill the pipeline
-            rounds = {"interleaved": degrees.pp, "dualpipev": degrees.stages}
-            whole, parts = rounds.get(degrees.schedule, 1), 2 * degrees.pp
-        in_parts = Case(degrees, accumulation=parts, packed=self.packed)
-        return [Case(degrees, whole), in_parts] if loss in LOSSES else [Case(degrees)]
+        """How a layout is run."""
+        return cases(degrees, loss, packed=self.packed)
+
+
+def cases(degrees: Degrees, loss: str | None, *, packed: bool) -> list[Case]:
+    """How a layout is run: whole sequences at once, then packed ones in two parts."""
+    if degrees.pp == 1:
+        whole, parts = 1, 2
+    else:  # as few micro-batches as the schedule takes, and enough to fill the pipeline
+        rounds = {"interleaved": degrees.pp, "dualpipev": degrees.stages}
+        whole, parts = rounds.get(degrees.schedule, 1), 2 * degrees.pp
+    in_parts = Case(degrees, accumulation=parts, packed=packed)
+    return [Case(degrees, whole), in_parts] if loss in LOSSES else [Case(degrees)]
+
+
+def reference(case: Case, *, routed: bool) -> Case:
+    """What the one process runs that a case is compared with.
+
+    Its micro-batches one after the other, where tokens are routed: an expert's capacity and the
+    losses that even out the load are a micro-batch's. Else all at once, which is quicker.
+    """
+    parts = case.degrees.dp * case.accumulation if routed else 1
+    return Case(accumulation=parts, packed=case.packed)
 
 
 @dataclass(frozen=True)
@@ -122,24 +138,22 @@ def outcome(layout: Degrees, found: Mapping[str, float]) -> Outcome:
 
 @dataclass(frozen=True)
 class Alone:
-    """The values and the step of one process, and ``rounding``'s sizes: of whole sequences, or of
-    packed ones.
-    """
+    """The values and the step of one process, and ``rounding``'s sizes, of a ``reference``."""
 
     values: Tensors
     step: Tensors
     sizes: dict[str, float]
 
-    def write(self, folder: Path, *, packed: bool) -> None:
-        torch.save(vars(self), _alone(folder, packed))
+    def write(self, folder: Path, case: Case) -> None:
+        torch.save(vars(self), _alone(folder, case))
 
     @staticmethod
-    def read(folder: Path, *, packed: bool) -> Alone:
-        return Alone(**torch.load(_alone(folder, packed)))
+    def read(folder: Path, case: Case) -> Alone:
+        return Alone(**torch.load(_alone(folder, case)))
 
 
-def _alone(folder: Path, packed: bool) -> Path:
-    return folder / ("packed.pt" if packed else "whole.pt")
+def _alone(folder: Path, case: Case) -> Path:
+    return folder / f"{'packed' if case.packed else 'whole'}-{case.accumulation}.pt"
 
 
 def make_config(page: Page, values: Mapping[str, Any]) -> Any:
@@ -189,7 +203,7 @@ def _compared(plan: Plan, page: Page, folder: Path, degrees: Degrees) -> Outcome
     config = make_config(page, plan.config)
     found: dict[str, float] = {}
     for case in plan.cases(degrees, page.loss):
-        alone = Alone.read(folder, packed=case.packed)
+        alone = Alone.read(folder, reference(case, routed=plan.routed))
         step = one_step(page, config, mesh, case, plan.shape, alone.values)
         differ = differences(step, alone.step, mesh, case, plan.shape, alone.sizes)
         for name, difference in differ.items():

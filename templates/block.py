@@ -29,7 +29,9 @@ from .spec import Node, build_module
 class TransformerBlockSubmodules:
     """The children of TransformerBlock, as Megatron-Core names them.
 
-    `layer_specs` has one spec for each layer. A dict may call `layer_norm` by the name that the
+    `layer_specs` has one spec for each layer. (So has a `layer_spec` in params with a
+    `moe_layer_spec` beside it, of the layers that `config.moe_layer_freq` gives experts: they are
+    dealt out before anything is built.) A dict may call `layer_norm` by the name that the
     module has in the block, `final_layernorm`; one that leaves it out gets the config's norm.
     """
 
@@ -47,6 +49,7 @@ class TransformerBlock(MegatronModule):
         layer_spec: Node = None,
         layer_specs: Sequence[Node] | None = None,
         num_layers: int | None = None,
+        moe_layer_spec: Node = None,
         *,
         submodules: TransformerBlockSubmodules,
     ) -> None:

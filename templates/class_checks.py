@@ -43,6 +43,8 @@ def check_missing(node: PreparedSpec, passed: frozenset[str], found: Findings) -
 def _check_layers(node: PreparedSpec, found: Findings) -> None:
     """One of the three ways to say which layers there are, as the constructor takes them."""
     named = getattr(node.submodules, "layer_specs", None)
+    if not _deal_out_experts(node, found):
+        return
     ways = {
         "layer_spec in params": node.params.get("layer_spec"),
         "layer_specs in params": node.params.get("layer_specs"),
@@ -84,6 +86,36 @@ def _check_layers(node: PreparedSpec, found: Findings) -> None:
     else:
         node.params["layer_specs"] = specs
         node.params.pop("num_layers", None)
+
+
+def _deal_out_experts(node: PreparedSpec, found: Findings) -> bool:
+    """`layer_spec` and `moe_layer_spec` as one spec for each layer; False after a mistake."""
+    config, experts = node.config_in_force, node.params.pop("moe_layer_spec", None)
+    if experts is None:
+        return True
+    dense = node.params.pop("layer_spec", None)
+    if not is_config(config) or config.num_moe_experts is None:
+        found.error(
+            "SP130",
+            f"`{node.module.__name__}` is given `moe_layer_spec`, and the config has no experts",
+            node,
+            "set `num_moe_experts` in the config, or leave `moe_layer_spec` out",
+        )
+        return False
+    found.reads.add("moe_layer_freq")
+    count = node.params.get("num_layers") or config.num_layers
+    pattern = [config.is_moe_layer(index) for index in range(count)]
+    if dense is None and not all(pattern):
+        found.error(
+            "SP131",
+            f"`moe_layer_freq` leaves {pattern.count(False)} of {count} layers without experts, "
+            "and no `layer_spec` says what they are",
+            node,
+            "give `layer_spec` beside `moe_layer_spec`, or set moe_layer_freq=1",
+        )
+        return False
+    node.params["layer_specs"] = [experts if has_experts else dense for has_experts in pattern]
+    return True
 
 
 def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> None:

@@ -369,6 +369,13 @@ class ModelParallelConfig(metaclass=_ConfigType):
             return self.moe_ffn_hidden_size
         return self.ffn_size
 
+    @property
+    def shared_expert_size(self) -> int:
+        """The width of the shared experts together, 0 where there are none."""
+        if self.moe_shared_expert_intermediate_size is not None:
+            return self.moe_shared_expert_intermediate_size
+        return 0
+
     def is_moe_layer(self, index: int) -> bool:
         """Whether the layer of this number, counted from 0, has experts."""
         if isinstance(self.moe_layer_freq, int):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -63,24 +64,24 @@ class GroupedMLP(MegatronModule):
     def forward(self, x: Tensor, probs: Tensor, tokens_per_expert: Tensor) -> Tensor:
         """Rows [r, h] in the order of their experts, and as many probabilities: to [r, h]."""
         if self.config.moe_apply_probs_on_input:
-            x = (x * probs[:, None]).to(x.dtype)
-        y = self.linear_fc1(x, tokens_per_expert)
+            x, probs = (x * probs[:, None]).to(x.dtype), torch.ones_like(probs)
         if self.config.gated_linear_unit:
-            gate, up = y.unflatten(-1, (-1, 2)).unbind(-1)
+            gate, up = self.linear_fc1(x, tokens_per_expert).unflatten(-1, (-1, 2)).unbind(-1)
             if self.config.activation == "swiglu":
                 y = F.silu(gate) * up
             elif self.config.activation == "geglu":
                 y = F.gelu(gate) * up
             else:
                 y = F.gelu(gate, approximate="tanh") * up
-        elif self.config.activation == "gelu":
-            y = F.gelu(y)
-        elif self.config.activation == "gelu_tanh":
-            y = F.gelu(y, approximate="tanh")
         else:
-            y = F.relu(y).square()
-        if self.config.moe_apply_probs_on_input:
-            return self.linear_fc2(y, tokens_per_expert)
+            y = self.linear_fc1(x, tokens_per_expert)
+            if self.config.activation == "gelu":
+                y = F.gelu(y)
+            elif self.config.activation == "gelu_tanh":
+                y = F.gelu(y, approximate="tanh")
+            else:
+                y = F.relu(y).square()
+        # A row counts as much as its token's probability says.
         y = (y * probs[:, None]).to(x.dtype)
         if self.config.add_bias_linear:
             return self.linear_fc2(y, tokens_per_expert, bias_scale=probs)

@@ -1,7 +1,7 @@
 """The feed-forward half of a layer."""
 
 # A module's call returns Any; the forwards say what it is.
-# mypy: disable-error-code="no-any-return"
+# mypy: disable-error-code="no-any-return, operator"
 
 from __future__ import annotations
 
@@ -26,7 +26,25 @@ class MLPSubmodules:
     linear_fc2: Node = RowParallelLinear
 
 
-class MLP(MegatronModule):
+class FeedForward(MegatronModule):
+    """What MLPs of any width have in common."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.config.gated_linear_unit:
+            gate, up = self.linear_fc1(x).unflatten(-1, (-1, 2)).unbind(-1)
+            if self.config.activation == "swiglu":
+                return self.linear_fc2(F.silu(gate) * up)
+            if self.config.activation == "geglu":
+                return self.linear_fc2(F.gelu(gate) * up)
+            return self.linear_fc2(F.gelu(gate, approximate="tanh") * up)
+        if self.config.activation == "gelu":
+            return self.linear_fc2(F.gelu(self.linear_fc1(x)))
+        if self.config.activation == "gelu_tanh":
+            return self.linear_fc2(F.gelu(self.linear_fc1(x), approximate="tanh"))
+        return self.linear_fc2(F.relu(self.linear_fc1(x)).square())
+
+
+class MLP(FeedForward):
     """The feed-forward half of a layer.
 
     SwiGLU: the first projection's rows alternate gate, up. [if config.activation == "swiglu"]
@@ -57,17 +75,3 @@ class MLP(MegatronModule):
             bias=config.add_bias_linear,
             init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.config.gated_linear_unit:
-            gate, up = self.linear_fc1(x).unflatten(-1, (-1, 2)).unbind(-1)
-            if self.config.activation == "swiglu":
-                return self.linear_fc2(F.silu(gate) * up)
-            if self.config.activation == "geglu":
-                return self.linear_fc2(F.gelu(gate) * up)
-            return self.linear_fc2(F.gelu(gate, approximate="tanh") * up)
-        if self.config.activation == "gelu":
-            return self.linear_fc2(F.gelu(self.linear_fc1(x)))
-        if self.config.activation == "gelu_tanh":
-            return self.linear_fc2(F.gelu(self.linear_fc1(x), approximate="tanh"))
-        return self.linear_fc2(F.relu(self.linear_fc1(x)).square())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from specc.runtime import Mesh, all_tokens, combine, dispatch, expert_capacity, own_tokens
@@ -29,7 +30,7 @@ class MoESubmodules:
 
 
 class MoELayer(MegatronModule):
-    """The feed-forward half of a layer: each token goes to a few of many experts.
+    """The feed-forward half of a layer: of its experts each token goes to `moe_router_topk`.
 
     And to the shared experts. [if config.moe_shared_expert_intermediate_size is not None]
     """
@@ -45,10 +46,12 @@ class MoELayer(MegatronModule):
             self.shared_experts = build_module(submodules.shared_experts, config)
 
     def forward(self, x: Tensor) -> Tensor:
+        assert self.config.num_moe_experts is not None
         tokens = own_tokens(x, self.mesh)  # those that no other rank of tp has
         probs, experts = self.router(tokens)  # [b, t, k]
         if self.config.moe_pad_expert_input_to_capacity:
-            rows = dispatch(
+            assert self.config.moe_expert_capacity_factor is not None
+            sent = dispatch(
                 tokens,
                 probs,
                 experts,
@@ -64,9 +67,14 @@ class MoELayer(MegatronModule):
             )
         else:
             # To the ranks of their experts, in the order of these.
-            rows = dispatch(tokens, probs, experts, self.config.num_moe_experts, self.mesh)
-        y = self.experts(rows.rows, rows.probs, rows.tokens_per_expert)
-        y = all_tokens(combine(y, rows), x, self.mesh)  # back, summed over each token's experts
+            sent = dispatch(tokens, probs, experts, self.config.num_moe_experts, self.mesh)
+        y = self.experts(sent.rows, sent.probs, sent.tokens_per_expert)
+        y = all_tokens(combine(y, sent), x, self.mesh)  # back, summed over each token's experts
         if self.config.moe_shared_expert_intermediate_size is not None:
-            y = y + self.shared_experts(x)
+            if self.config.moe_shared_expert_gate:
+                # One number for each token says how much the shared experts count.
+                gate = F.linear(x, self.shared_experts.gate_weight.to(x.dtype))  # [b, t, 1]
+                y = y + self.shared_experts(x) * gate.float().sigmoid().to(y.dtype)
+            else:
+                y = y + self.shared_experts(x)
         return y

@@ -458,7 +458,16 @@ def _slot(out: PreparedSpec, name: str) -> tuple[tuple[Span, str], ...]:
 
 
 _NO_CHILD = frozenset(
-    {"config", "mesh", "submodules", "layer_number", "layer_spec", "layer_specs", "num_layers"}
+    {
+        "config",
+        "mesh",
+        "submodules",
+        "layer_number",
+        "layer_spec",
+        "layer_specs",
+        "moe_layer_spec",
+        "num_layers",
+    }
 )
 
 

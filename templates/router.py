@@ -68,7 +68,7 @@ class TopKRouter(MegatronModule):
             self.z_loss = ZLoss(config.moe_z_loss_coeff, mesh)
         if config.moe_aux_loss_coeff > 0.0:
             if config.moe_router_load_balancing_type == "seq_aux_loss":
-                self.aux_loss = SequenceAuxLoss(
+                self.aux_loss: AuxLoss = SequenceAuxLoss(
                     config.moe_aux_loss_coeff, config.moe_router_topk, mesh
                 )
             elif config.moe_router_load_balancing_type == "global_aux_loss":
@@ -91,12 +91,12 @@ class TopKRouter(MegatronModule):
             logits = router_logits(x, self.weight, self.bias)  # [b, t, e], in float32
         if self.config.moe_z_loss_coeff is not None:
             logits = self.z_loss(logits)
-
         if self.config.moe_router_score_function == "sigmoid":
             scores = logits.sigmoid()
             if self.config.moe_router_enable_expert_bias:
                 # The bias has a say in the choice alone.
                 if self.config.moe_router_num_groups is not None:
+                    assert self.config.moe_router_group_topk is not None
                     _, experts = group_limited_topk(
                         scores + self.expert_bias,
                         self.config.moe_router_topk,
@@ -108,6 +108,7 @@ class TopKRouter(MegatronModule):
                 probs = normalized(scores.gather(-1, experts))
             else:
                 if self.config.moe_router_num_groups is not None:
+                    assert self.config.moe_router_group_topk is not None
                     probs, experts = group_limited_topk(
                         scores,
                         self.config.moe_router_topk,
@@ -120,6 +121,7 @@ class TopKRouter(MegatronModule):
         elif self.config.moe_router_pre_softmax:
             scores = logits.softmax(-1)  # over all experts
             if self.config.moe_router_num_groups is not None:
+                assert self.config.moe_router_group_topk is not None
                 probs, experts = group_limited_topk(
                     scores,
                     self.config.moe_router_topk,
@@ -130,6 +132,7 @@ class TopKRouter(MegatronModule):
                 probs, experts = scores.topk(self.config.moe_router_topk)
         else:
             if self.config.moe_router_num_groups is not None:
+                assert self.config.moe_router_group_topk is not None
                 chosen, experts = group_limited_topk(
                     logits,
                     self.config.moe_router_topk,
@@ -143,8 +146,8 @@ class TopKRouter(MegatronModule):
             probs = probs * self.config.moe_router_topk_scaling_factor
         if self.config.moe_router_dtype == "fp64":
             probs = probs.float()
-
         if self.config.moe_expert_capacity_factor is not None:
+            assert self.config.num_moe_experts is not None
             # An expert takes so many times its even share of the tokens; -1 for what is beyond.
             if self.config.moe_token_drop_policy == "position":
                 experts = within_capacity(
@@ -164,13 +167,12 @@ class TopKRouter(MegatronModule):
                     self.mesh,
                 )
         if self.config.moe_aux_loss_coeff > 0.0:
-            # Attached to the graph here; the loss that forward returns is without it.
             if self.config.moe_router_score_function == "sigmoid":
-                probs = self.aux_loss(probs, scores / (scores.sum(-1, keepdim=True) + 1e-20))
-            elif self.config.moe_router_pre_softmax:
-                probs = self.aux_loss(probs, scores)
-            else:
-                probs = self.aux_loss(probs, logits.softmax(-1))
+                scores = scores / (scores.sum(-1, keepdim=True) + 1e-20)
+            elif not self.config.moe_router_pre_softmax:
+                scores = logits.softmax(-1)
+            # Joins the graph here; the loss that the model's forward returns is without it.
+            probs = self.aux_loss(probs, scores)
         if self.config.moe_router_enable_expert_bias:
             self.load(experts)  # counted; the bias moves when the step ends
         return probs, experts

@@ -13,6 +13,7 @@ from specc.runtime import PositionEmbedding, VocabParallelEmbedding
 
 from .calls import Step
 from .facts_mlp import mlp_facts
+from .facts_moe import loss_facts, moe_facts, router_facts
 from .kinds import ACTIVATIONS
 from .known import Facts, Known
 
@@ -22,6 +23,9 @@ def facts_of(kind: str, known: Known) -> Facts:
     makers: Mapping[str, Any] = {
         "attention": _attention,
         "mlp": mlp_facts,
+        "moe": moe_facts,
+        "router": router_facts,
+        "router part": loss_facts,
         "norm": _norm,
         "linear": _linear,
         "output": _output,
@@ -111,9 +115,12 @@ def _epsilon(module: nn.Module, steps: Sequence[Step]) -> float | None:
 def _linear(known: Known) -> Facts:
     shape = known.shape("weight") or next((w.shape for w in known.weights if len(w.shape) == 2), ())
     found: Facts = {}
+    if len(shape) == 3:
+        found |= {"experts": shape[0]}
+        shape = shape[1:]
     if len(shape) == 2:
         found |= {"in": shape[1], "out": shape[0]}
-    found["bias"] = any(len(w.shape) == 1 for w in known.weights)
+    found["bias"] = any(w.name == "bias" or len(w.shape) == 1 for w in known.weights)
     if getattr(known.module, "gather_output", False):
         found["gather_output"] = True
     return found

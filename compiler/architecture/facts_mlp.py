@@ -21,6 +21,9 @@ def mlp_facts(known: Known) -> Facts:
     size = _inner_size(known)
     if size is not None:
         found["size"] = size
+    experts = next((n for c in known.children if (n := c.fact("experts")) is not None), None)
+    if experts is not None:
+        found = {"experts": experts, **found}
     return found
 
 
@@ -37,7 +40,7 @@ def activation_words(known: Known) -> str | None:
         if name == "glu":
             return "GLU"
         suffix = " (tanh)" if _approximate(step, known) == "tanh" else ""
-        if any(s.name in ("mul", "mul_") and _products(s) == 2 for s in later):
+        if any(s.name in ("mul", "mul_") and _products(s) == 2 and _alike(s) for s in later):
             return _GATED.get(name, f"{ACTIVATIONS.get(name, name)}, gated") + suffix
         squared = any(s.name == "square" or (s.name == "pow" and s.args[1:] == (2,)) for s in later)
         if squared or any(_is_square(s, number) for s in later):
@@ -88,6 +91,11 @@ def _takes(step: Step, number: int) -> bool:
 def _products(step: Step) -> int:
     """How many different tensors a product multiplies."""
     return len({(v.source, v.part) for v in step.args if isinstance(v, Value)})
+
+
+def _alike(step: Step) -> bool:
+    """Whether both factors have one shape: a row of experts may have a probability as well."""
+    return len({v.shape[-1:] for v in step.args if isinstance(v, Value)}) == 1
 
 
 def _is_square(step: Step, number: int) -> bool:

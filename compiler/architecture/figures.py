@@ -24,6 +24,7 @@ _LABELS: dict[Share, str] = {
     "projections": "attention projections",
     "scores": "attention scores and values",
     "mlp": "MLP",
+    "experts": "experts and their routers",
     "output": "output layer",
     "other": "other",
 }
@@ -43,8 +44,8 @@ def figures(
     `architecture`: what `read(run)` gave, where it is there already.
 
     - `parameters`, `.active`, `.embedding`, `.output`, `.rest`: see figures_parameters.py;
-    - `flops.forward` per token, with `.projections`, `.scores`, `.mlp`, `.output`, `.other`, and
-      `flops.training`: see flops.py;
+    - `flops.forward` per token, with `.projections`, `.scores`, `.mlp`, `.experts`, `.output` and
+      `.other`, and `flops.training`: see flops.py;
     - `kv_cache.token`, `kv_cache.sequence`: see kv_cache.py;
     - `saved.layer`, `saved.layers` per token: see saved.py;
     - `weights.LAYOUT.parameters`, `weights.LAYOUT.bytes` on the fullest rank: see rank_weights.py.
@@ -71,10 +72,11 @@ def _flop_figures(run: Run, shares: Shares) -> list[Figure]:
             for n, label in names
         ]
     total = sum(found.values(), Fraction())
+    always = {"projections", "scores", "output", *(() if found["experts"] else ("mlp",))}
     parts = [
         Figure(f"flops.forward.{share}", _LABELS[share], round(found[share]), "FLOPs", 1)
         for share in SHARES
-        if found[share] or share != "other"
+        if found[share] or share in always
     ]
     return [
         Figure("flops.forward", labels[0], round(total), "FLOPs", note=at),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from .experts import Experts
 from .figure import Figure
 from .figures_shares import Shares, looked_up
 from .flops import product_flops, used_parameters
@@ -20,8 +21,9 @@ _CHOICES = frozenset(
 class ParameterCounts:
     """Of the whole model, without padding, a tied parameter once.
 
-    - `active`: those that the forward reads, a table whole. Where a step of the forward chooses by
-      a value (`topk`), which of them a token uses is not known.
+    - `active`: those that the forward reads, a table whole; of experts that the runtime deals
+      tokens out to, as much as a token goes to (k of E). Where another step of the forward chooses
+      by a value (`topk`), which of them a token uses is not known.
     - `embedding`: the tables that rows are looked up in: of tokens, and of learned positions.
     - `output`: the output layer's own; none where it is an embedding's table.
     - `rest`: all but those two, which model cards call non-embedding.
@@ -33,11 +35,12 @@ class ParameterCounts:
         }
         used = used_parameters(run.operations)
         self.active = {name for name in self.sizes if run.ran(name) in used}
+        self.experts = Experts(run)
         self.choices = sorted(
             {
                 f"{one.op} in {one.path or 'the model'}"
                 for one in run.operations
-                if ".".join(one.op.split(".")[:2]) in _CHOICES
+                if ".".join(one.op.split(".")[:2]) in _CHOICES and not self.experts.choose(one)
             }
         )
         tables = {name for one in run.operations if (name := looked_up(one)) is not None}
@@ -53,7 +56,8 @@ class ParameterCounts:
         self.tied = bool(weights & self.embedding)
 
     def figures(self) -> list[Figure]:
-        active: int | None = self._count(self.active)
+        used = sum(self.sizes[name] * self.experts.used(name) for name in self.active)
+        active: int | None = round(used)
         why = ""
         if self.choices:
             active, why = None, f"which ones a token uses is not known: {self.choices[0]}"

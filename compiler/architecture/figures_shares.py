@@ -6,7 +6,13 @@ from .calls import Operation
 from .flops import Share
 from .tree import Part
 
-_SHARES: dict[str, Share] = {"attention": "projections", "mlp": "mlp", "output": "output"}
+_SHARES: dict[str, Share] = {
+    "attention": "projections",
+    "mlp": "mlp",
+    "experts": "experts",
+    "router": "experts",
+    "output": "output",
+}
 _LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default")
 
 
@@ -43,15 +49,19 @@ class Shares:
 
     def _kinds(self, path: str) -> list[str]:
         """The kinds of the parts from the root to a module, outermost first."""
-        part, rest, kinds = self._root, path.split(".") if path else [], [self._root.kind]
+        part, rest, kinds = self._root, path.split(".") if path else [], [_kind(self._root)]
         while rest:
             step = next(((c, n) for c in part.children if (n := _taken(c, rest))), None)
             if step is None:
                 break
             part, taken = step
             rest = rest[taken:]
-            kinds.append(part.kind)
+            kinds.append(_kind(part))
         return kinds
+
+
+def _kind(part: Part) -> str:
+    return "experts" if part.kind == "mlp" and part.fact("experts") is not None else part.kind
 
 
 def _taken(part: Part, path: list[str]) -> int:

@@ -7,7 +7,11 @@ activations, the softmax, rotary positions and lookups do not.
 | product | FLOPs |
 |---|---|
 | [m, k] times [k, n], as torch ran it (by the formulas of `torch.utils.flop_counter`) | 2 m k n |
+| experts: each of R rows with its own expert's [out, in] (`grouped_linear`) | 2 R in out |
 | attention: q k^T, and the weights times v | 2 (d + d_v) for each head and pair of places |
+
+Of experts R is the rows that their products run over: k for each token, whichever experts they go
+to; with a capacity that is padded to, as many as its slots.
 
 Of attention those pairs count that a query may attend, exactly (`attended_pairs`). Under a causal
 mask that is half of what PaLM counts, whose formula is for every pair. Pairs that a mask tensor
@@ -21,7 +25,6 @@ attention), nor is the optimizer.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import prod
@@ -30,9 +33,10 @@ from typing import Literal, get_args
 from torch.utils.flop_counter import flop_registry
 
 from .calls import AttentionCall, Operation
+from .experts import GROUPED_PRODUCT, rows_and_weight
 from .run import Run
 
-Share = Literal["projections", "scores", "mlp", "output", "other"]
+Share = Literal["projections", "scores", "mlp", "experts", "output", "other"]
 SHARES: tuple[Share, ...] = get_args(Share)  # in the order in which they are shown
 Shape = tuple[int, ...]
 _FORMULAS: dict[str, Callable[..., int]] = {str(k): f for k, f in flop_registry.items()}
@@ -92,11 +96,16 @@ def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Shar
     The mean over the sequence: an early token attends less than a late one. `share_of` says which
     part of the model an operation outside attention belongs to. Raises NotCountedError.
     """
-    total: Counter[Share] = Counter()
+    total = dict.fromkeys(SHARES, Fraction())
+    longer = Fraction(run.length, run.places)
     for operation in run.operations:
         if operation.attention is not None and not _is_projection(operation, run):
             continue
-        flops = product_flops(operation, lambda shape: _at_length(shape, run))
+        flops: int | Fraction
+        if operation.op == GROUPED_PRODUCT:  # its rows are places, k times or with a capacity
+            flops = product_flops(operation) * longer
+        else:
+            flops = product_flops(operation, lambda shape: _at_length(shape, run))
         if flops:
             share = "scores" if mixes_places(operation, run) else share_of(operation)
             total[share] += run.times(operation.path) * flops
@@ -104,7 +113,7 @@ def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Shar
         if why := not_of_the_sequence(call, run):
             raise NotCountedError(why)
         total["scores"] += run.times(call.path) * attention_flops(call, run.length)
-    return {share: Fraction(total[share], run.length) for share in SHARES}
+    return {share: total[share] / run.length for share in SHARES}
 
 
 def _is_projection(operation: Operation, run: Run) -> bool:
@@ -123,6 +132,9 @@ def product_flops(
     a recorded one stands for. Raises NotCountedError.
     """
     name = ".".join(operation.op.split(".")[:2])
+    if operation.op == GROUPED_PRODUCT:
+        rows, weight = rows_and_weight(operation)
+        return 2 * rows.shape[0] * prod(weight.shape[1:])
     if name in _PRODUCTS:
         shapes = [shaped(form.shape) for form in operation.inputs]
         return _FORMULAS[name](*shapes)

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from specc.runtime import Positions
+from specc.runtime.moe_dispatch import Dispatched
 
 from .calls import Step
 
@@ -35,6 +36,8 @@ def tracked(value: Any) -> Iterator[Any]:
     """The tensors, and what holds positions, in a value: what has a source."""
     if isinstance(value, (Tensor, Positions)):
         yield value
+    elif isinstance(value, Dispatched):  # what it has beside is for its way back
+        yield from (value.rows, value.probs, value.tokens_per_expert)
     elif isinstance(value, (tuple, list)):
         for part in value:
             yield from tracked(part)

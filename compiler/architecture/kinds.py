@@ -10,20 +10,28 @@ from torch import nn
 from specc.runtime import (
     ColumnParallelLinear,
     Dropout,
+    GroupedColumnParallelLinear,
+    GroupedRowParallelLinear,
+    Jitter,
     LayerNorm,
     PositionEmbedding,
     RMSNorm,
     RowParallelLinear,
     VocabParallelEmbedding,
 )
+from specc.runtime.moe_losses import RouterLoss
+from specc.runtime.moe_router import ExpertLoad
 
 from .calls import ModuleCall, Step, values
+from .facts_moe import chooses
 from .tree import Part
 
-LINEAR = (ColumnParallelLinear, RowParallelLinear, nn.Linear)
+GROUPED = (GroupedColumnParallelLinear, GroupedRowParallelLinear)
+LINEAR = (ColumnParallelLinear, RowParallelLinear, *GROUPED, nn.Linear)
 EMBEDDING = (VocabParallelEmbedding, PositionEmbedding, nn.Embedding)
 NORM = (LayerNorm, RMSNorm, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 DROPOUT = (Dropout, nn.Dropout)
+OF_ROUTER = (RouterLoss, ExpertLoad, Jitter)
 
 # What the children of an MLP may be: one with halves of its own is a layer.
 _OF_MLP = {"linear", "activation", "dropout", "norm", "identity"}
@@ -57,6 +65,7 @@ def library_kind(module: nn.Module) -> str | None:
         (EMBEDDING, "embedding"),
         (NORM, "norm"),
         (DROPOUT, "dropout"),
+        (OF_ROUTER, "router part"),
         (nn.MultiheadAttention, "attention"),
         (nn.Identity, "identity"),
     )
@@ -80,6 +89,10 @@ def kind_of(
     steps = call.steps if call is not None else ()
     if attends or any(_is_core(child) for child in children):
         return "attention"
+    if any(child.kind == "router" for child in children):
+        return "moe"
+    if chooses(steps) and all(child.kind == "router part" for child in children):
+        return "router"
     if not children and call is not None:
         return _leaf(steps)
     below = [part.kind for child in children for _, _, part in child.walk()]

@@ -88,6 +88,7 @@ KNOWN = {
     "rotary_tables": "rotary",
     "Positions.of": "positions",
     "Positions.of_hidden": "positions",
+    "dispatch": "sent",
 }
 UNSAID = {
     "_stacklevel",

@@ -179,7 +179,7 @@ class _Writer:
         name, args = step.name, list(step.args)
         loop = self.flow.loops.get(number)
         if step.kind == "child":
-            given = [self.value(v) for _, v in step.kwargs]
+            given = _starred([self.value(v) for _, v in step.kwargs])
             varied = "" if loop is None or len(loop.pattern) == 1 else " in turn"
             return f"{name}({', '.join(given)}){varied}{'' if loop is None else loop.order}"
         if step.kind == "torch":
@@ -292,8 +292,13 @@ def _starred(said: list[str]) -> list[str]:
     """`rotary[0], rotary[1]` as `*rotary`."""
     for place, text in enumerate(said[:-1]):
         name, first, rest = text.partition("[0]")
-        if first and not rest and said[place + 1] == f"{name}[1]":
-            return [*said[:place], f"*{name}", *said[place + 2 :]]
+        count = 1
+        while (
+            first and not rest and said[place + count : place + count + 1] == [f"{name}[{count}]"]
+        ):
+            count += 1
+        if count > 1:
+            return [*said[:place], f"*{name}", *said[place + count :]]
     return said
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from specc.runtime import Mesh, Positions
+from specc.runtime.moe_dispatch import Dispatched
 
 from .calls import AttentionCall, ModuleCall, Name, Phase, Step, Value
 from .frames import Frame, tracked
@@ -180,6 +181,8 @@ class Recorder(TorchFunctionMode):
             return self._value(value, frame)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
+        if isinstance(value, Dispatched):
+            return tuple(self._value(v, frame) for v in tracked(value))
         if isinstance(value, (tuple, list)):
             found = [self._write(v, frame) for v in value]
             return tuple(v for v in found if v is not _NOTHING)

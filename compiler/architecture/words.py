@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from .tree import Part, Value
 
+_OF_ROUTER = ("coefficient", "rate", "epsilon")  # what its losses and counts have one of
+
 # Facts that make up one phrase together, by kind of part.
 HEADLINE: dict[str, tuple[str, ...]] = {
     "attention": ("heads", "groups", "head_dim", "value_dim"),
-    "mlp": ("activation", "size"),
+    "mlp": ("experts", "activation", "size"),
+    "moe": ("experts", "topk"),
+    "router": ("scores",),
+    "router part": ("type", *_OF_ROUTER),
     "norm": ("type", "zero_centered"),
-    "linear": ("in", "out"),
+    "linear": ("experts", "in", "out"),
     "embedding": ("vocabulary", "positions", "rows", "size"),
     "output": ("vocabulary", "size"),
     "activation": ("type",),
@@ -56,12 +61,21 @@ def headline(part: Part) -> str:
     if part.kind == "attention":
         return _heads(facts)
     if part.kind == "mlp":
-        return _joined(facts.get("activation"), facts.get("size"))
+        experts = f"{facts['experts']} × " if "experts" in facts else ""
+        return experts + _joined(facts.get("activation"), facts.get("size"))
+    if part.kind == "moe":
+        return _of_experts(part, facts)
+    if part.kind == "router":
+        return str(facts.get("scores"))
+    if part.kind == "router part":
+        by = next((f" × {number(facts[n])}" for n in _OF_ROUTER if n in facts), "")
+        return f"{facts.get('type')}{by}"
     if part.kind == "norm":
         centred = " (1 + weight)" if facts.get("zero_centered") else ""
         return f"{facts.get('type')}{centred}"
     if part.kind == "linear":
-        return f"{facts.get('in')} → {facts.get('out')}"
+        experts = f"{facts['experts']} × " if "experts" in facts else ""
+        return f"{experts}{facts.get('in')} → {facts.get('out')}"
     if part.kind == "embedding":
         what = next((n for n in ("vocabulary", "positions") if n in facts), "rows")
         return f"{what} {facts.get(what)} × {facts.get('size')}"
@@ -102,6 +116,16 @@ def phrase(kind: str, name: str, value: Value) -> str:
         return _rotary(dict(str(text).split("=", 1) for text in value))
     if name == "sinks":
         return "sinks" if value == "learned" else "a sink of zero" if value == "zero" else "sinks"
+    if name == "groups" and isinstance(value, tuple):
+        return f"from {value[0]} of {value[1]} groups"
+    if name == "choice_bias":
+        return "chosen by a bias too"
+    if name == "scaling":
+        return f"times {number(value)}"
+    if name == "capacity":
+        return f"at most {number(value)} times an even share"
+    if name == "drops":
+        return {"probs": "the least likely dropped", "position": "the last dropped"}[str(value)]
     if name == "softcap":
         return f"soft cap {number(value)}"
     if name == "scale":
@@ -141,6 +165,16 @@ def _heads(facts: dict[str, Value]) -> str:
     if groups == 1:
         return f"MQA {heads}/1 heads of {of}"
     return f"GQA {heads}/{groups} heads of {of}"
+
+
+def _of_experts(part: Part, facts: dict[str, Value]) -> str:
+    """`2 of 8 experts, each SwiGLU 14336`; those of all tokens are said by their own part."""
+    text = f"{facts.get('topk')} of {facts.get('experts')} experts"
+    inner = next((c for c in part.children if c.fact("experts") is not None), None)
+    if inner is None:
+        return text
+    each = _joined(inner.fact("activation"), inner.fact("size"))
+    return f"{text}, each {each}" if each else text
 
 
 def _rotary(facts: dict[str, str]) -> str:

@@ -39,6 +39,8 @@ class Layout:
     accumulation: int = 4
     tp: int = 1
     cp: int = 1
+    ep: int = 1
+    etp: int | None = None
     sequence_parallel: bool = False
     dp_replicate: int = 1
     stages_per_rank: int | None = None
@@ -58,6 +60,8 @@ def mesh_of(layout: Layout) -> Mesh:
         pp=layout.pp,
         tp=layout.tp,
         cp=layout.cp,
+        ep=layout.ep,
+        etp=layout.etp,
         sequence_parallel=layout.sequence_parallel,
         dp_replicate=layout.dp_replicate,
         dtype=layout.dtype,
@@ -65,9 +69,8 @@ def mesh_of(layout: Layout) -> Mesh:
     )
 
 
-def trainer_of(file: str, layout: Layout, mesh: Mesh) -> Trainer:
-    page = load(file)
-    how = Training(
+def training(layout: Layout) -> Training:
+    return Training(
         accumulation=layout.accumulation,
         zero=layout.zero,
         fsdp=layout.fsdp,
@@ -76,7 +79,11 @@ def trainer_of(file: str, layout: Layout, mesh: Mesh) -> Trainer:
         stages_per_rank=layout.stages_per_rank,
         layers_per_stage=layout.layers_per_stage,
     )
-    return Trainer(page, page.config(), mesh, how, seed=SEED)
+
+
+def trainer_of(file: str, layout: Layout, mesh: Mesh) -> Trainer:
+    page = load(file)
+    return Trainer(page, page.config(), mesh, training(layout), seed=SEED)
 
 
 def run(file: str, layout: Layout, values: dict[str, Tensor] | None = None) -> dict[str, Any]:

@@ -60,6 +60,8 @@ CASES = [
     ("llama", "cp2:p2p", NONE),
     ("llama", "cp2:a2a", NONE),
     ("llama", "dp2 zero1, dp2 zero2, dp2 zero3, dp2 replicate2 zero3", NONE),
+    ("llama", "pp2", NONE),
+    ("llama", "pp2 dp2 zero3", FULL),
     ("learned", "tp2 sp", NONE),
     ("llama", "tp2 sp", FULL),
     ("llama", "tp2 sp", BY_OPERATION),

@@ -5,7 +5,8 @@ gradients, their norm and a held-out loss before and after a step to rounding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,11 +17,12 @@ import torch
 from pipeline_pages import LAYERS, written
 from pipeline_step import SEED, SHAPE, STEP, VOCABULARY, Layout, mesh_of, run, run_all, trainer_of
 
-from specc.runtime import Mesh
+from specc.runtime import Mesh, Turn, begin_micro_batch, gradients, trainer
 from specc.runtime.one_step import CLOSE
 from specc.runtime.optimizer import STATES
 from specc.runtime.parameters import local_tensor
 from specc.runtime.pipeline_schedules import SCHEDULES
+from specc.runtime.pipeline_split import WeightHalf
 from specc.runtime.recompute import Recompute
 from specc.runtime.refusal import Refusal
 from specc.runtime.stage_models import stage_models
@@ -184,6 +186,79 @@ def test_bfloat16_is_as_without_a_pipeline(ranks: Ranks, alone: Callable[..., Wr
             for name, value in found.items():
                 if name.startswith("gradient"):
                     assert torch.equal(value, wanted[name]), (layout, name)
+
+
+@contextmanager
+def _patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _nothing(*given: object) -> None:
+    """Leaves out what it stands for."""
+
+
+def _wrong_turn(model: torch.nn.Module, turn: Turn) -> None:
+    begin_micro_batch(model, replace(turn, first_sequence=turn.first_sequence + 1))
+
+
+MISTAKES: dict[str, tuple[Layout, Any, str, Any]] = {
+    "a shared table's gradients stay apart": (Layout(pp=2), trainer, "sum_over_stages", _nothing),
+    "on one rank too": (Layout(pp=2, schedule="zbv"), trainer, "sum_over_stages", _nothing),
+    "a twin keeps its first values": (
+        Layout(pp=2, schedule="zbv"),
+        trainer,
+        "refresh_twins",
+        _nothing,
+    ),
+    "a recompute is of another micro-batch": (
+        Layout(pp=2, recompute="full"),
+        trainer._Step,
+        "begin_backward",
+        _nothing,
+    ),
+    "a dropout mask is of another sequence": (
+        Layout(pp=2),
+        trainer,
+        "begin_micro_batch",
+        _wrong_turn,
+    ),
+    "a shared table counts twice": (
+        Layout(pp=2),
+        gradients,
+        "_stages_with",
+        lambda model, name: (0,),
+    ),
+    "weights' gradients of one half are lost": (
+        Layout(pp=2, schedule="zbv"),
+        WeightHalf,
+        "run",
+        lambda half: iter(()),
+    ),
+}
+
+
+def _mistaken(file: str, mistake: str, values: dict[str, Any]) -> dict[str, Any]:
+    layout, owner, name, value = MISTAKES[mistake]
+    with _patched(owner, name, value):
+        return run(file, layout, values)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_seen(ranks: Ranks, alone: Callable[..., Written], mistake: str) -> None:
+    """Of the runtime, on a page with dropout and a shared table: some number is another one."""
+    file, one = alone("gpt2")
+    worst = 0.0
+    for found in ranks(2, _mistaken, file, mistake, one["values"]):
+        for name, value in found.items():
+            if name.startswith(("gradient", "norm", "loss", "held-out")):
+                a, b = torch.as_tensor(value), torch.as_tensor(one[name])
+                worst = max(worst, float((a - b).abs().max() / b.abs().max()))
+    assert worst > 10 * CLOSE
 
 
 def _refused(file: str, change: dict[str, Any], pp: int) -> str:

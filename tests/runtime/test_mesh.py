@@ -6,6 +6,7 @@ import pytest
 import torch.distributed as dist
 
 from specc.runtime import Axis, Mesh
+from specc.runtime.checkpoint_plan import ranks_places
 
 
 def test_single_has_every_axis_of_size_one() -> None:
@@ -82,10 +83,49 @@ def _refusals() -> None:
         Mesh.launch(dp_replicate=3)
     with pytest.raises(ValueError, match="'ring' is not one of all_gather, p2p, a2a"):
         Mesh.launch(cp=2, cp_comm_type="ring")
-    for name in ("pp", "ep"):
-        with pytest.raises(NotImplementedError, match=f"{name}=2 is not supported yet"):
-            Mesh.launch(**{name: 2})
+    with pytest.raises(ValueError, match="pp=4 does not divide the 2 processes"):
+        Mesh.launch(pp=4)
+    with pytest.raises(ValueError, match="ep=2 x etp=2 does not divide the 2 processes"):
+        Mesh.launch(tp=2, ep=2)  # etp left out is tp
+    with pytest.raises(ValueError, match="ep=2 x etp=1 does not divide the 1 processes"):
+        Mesh.launch(dp_replicate=2, ep=2)
+    with pytest.raises(ValueError, match="capacity_scope='expert' is not one of micro_batch, rank"):
+        Mesh.launch(capacity_scope="expert")
+    with pytest.raises(ValueError, match="'flex' is not one of alltoall, allgather"):
+        Mesh.launch(moe_token_dispatcher_type="flex")
 
 
 def test_launch_refuses_what_does_not_fit(ranks) -> None:
     ranks(2, _refusals)
+
+
+def _expert_axes(degrees: dict[str, int]) -> dict[str, list[int]]:
+    mesh = Mesh.launch(**degrees)
+    found = {}
+    for name in ("ep", "etp", "edp", "tp_cp", "dp_cp_tp"):
+        axis = getattr(mesh, name)
+        found[name] = dist.get_process_group_ranks(axis.group)
+        assert axis.size == len(found[name]) and found[name][axis.rank] == mesh.rank
+    assert mesh.expert_fsdp_mesh is not None
+    found["shards"] = mesh.expert_fsdp_mesh.mesh.flatten().tolist()
+    # A checkpoint's plan says the same of every rank without a process group.
+    place = ranks_places(mesh)[mesh.rank]
+    assert (place["ep"], place["etp"]) == (mesh.ep.rank, mesh.etp.rank)
+    assert place["edp_shard"] == mesh.expert_fsdp_mesh.get_local_rank("edp_shard")
+    return found
+
+
+def test_experts_divide_the_ranks_of_a_stage_anew(ranks) -> None:
+    """etp innermost, then ep; their copies are as far apart as ep x etp."""
+    everyone = [0, 1, 2, 3]
+    rank1 = ranks(4, _expert_axes, {"tp": 2, "ep": 2, "etp": 1})[1]
+    assert (rank1["ep"], rank1["etp"], rank1["edp"]) == ([0, 1], [1], [1, 3])
+    assert (rank1["tp_cp"], rank1["dp_cp_tp"], rank1["shards"]) == ([0, 1], everyone, [1, 3])
+    rank1 = ranks(4, _expert_axes, {"ep": 2, "etp": 2})[1]
+    assert (rank1["ep"], rank1["etp"], rank1["edp"]) == ([1, 3], [0, 1], [1])
+    rank1 = ranks(4, _expert_axes, {"tp": 2})[1]
+    assert (rank1["ep"], rank1["etp"], rank1["edp"]) == ([1], [0, 1], [1, 3])
+    rank1 = ranks(4, _expert_axes, {"pp": 2, "ep": 2})[1]
+    assert (rank1["ep"], rank1["edp"], rank1["dp_cp_tp"]) == ([0, 1], [1], [0, 1])
+    rank1 = ranks(4, _expert_axes, {"dp_replicate": 2, "ep": 2})[1]
+    assert (rank1["ep"], rank1["edp"], rank1["shards"]) == ([0, 1], [1, 3], [1, 3])

@@ -9,7 +9,7 @@ import pytest
 
 from specc.runtime import verified, verify
 from specc.runtime.layouts import Degrees, parse_layouts
-from specc.runtime.one_step import Shape
+from specc.runtime.one_step import Case, Shape
 from specc.runtime.page import load_page
 from specc.runtime.refusal import Refusal
 from specc.runtime.verify_copy import Copy, reduced
@@ -86,7 +86,7 @@ def test_a_copy_keeps_what_is_set_and_fits_all_layouts() -> None:
         Shape(),
         16,
     )
-    assert set(copy.steps) == {False, True}  # forward takes positions
+    assert set(copy.steps) == {Case(), Case(packed=True)}  # forward takes positions
     page = load_page(TINY)
     assert reduced(page, parse_layouts("cp3, dp3"), {}).shape == Shape(24, 18)
 
@@ -99,7 +99,7 @@ def test_verdict() -> None:
     wrong = outcome(layout, found | {"loss": 1e-3, "gradient b": 2e-5, "clipped b": 2e-4})
     assert (wrong.status, wrong.first, wrong.wrong) == ("differs", "gradient b", 3)
     assert "DIFFERS: 3 tensors, the first gradient b" in verify.row(wrong, 3)
-    steps = {False: Alone({}, {}, {"gradient c": 1.0, "clipped c": 0.1})}
+    steps = {Case(): Alone({}, {}, {"gradient c": 1.0, "clipped c": 0.1})}
     told = list(verify.findings([equal, wrong], Copy(None, None, Shape(), steps)))
     assert told[0] == "tp2: the first that differs is gradient b"
     assert told[2:] == [
@@ -117,12 +117,12 @@ def test_a_gradient_that_is_rounding(tmp_path: Path) -> None:
         ("attention(q, k, v", "attention(q, k + self.shift, v"),
     )
     copy = reduced(load_page(page), parse_layouts("tp2"), {})
-    sizes = copy.steps[False].sizes
+    sizes = copy.steps[Case()].sizes
     assert {name.partition(" ")[2] for name in sizes} == {
         f"layers.{n}.self_attention.shift" for n in range(2)
     }
     assert sizes["gradient layers.0.self_attention.shift"] == max(
-        float(g.abs().max()) for name, g in copy.steps[False].step.items() if "gradient" in name
+        float(g.abs().max()) for name, g in copy.steps[Case()].step.items() if "gradient" in name
     )
 
 

@@ -23,9 +23,15 @@ def degrees(draw: st.DrawFn) -> Degrees:
     dp = draw(powers)
     zero = draw(st.sampled_from((None, 0, 1, 2, 3)))
     copies = 1 if zero == 0 or (zero is None and dp == 1) else draw(st.sampled_from((1, dp)))
+    tp, cp = draw(powers), draw(powers)
+    ranks = tp * cp * dp // copies
+    etp = draw(st.sampled_from((1, tp)))
+    ep = draw(st.sampled_from([n for n in (1, 2, 4, 8) if ranks % (n * etp) == 0]))
     return Degrees(
-        tp=draw(powers),
-        cp=draw(powers),
+        tp=tp,
+        cp=cp,
+        ep=ep,
+        etp=etp,
         dp=dp,
         dp_replicate=copies,
         sequence_parallel=draw(st.booleans()),
@@ -64,6 +70,7 @@ def test_text() -> None:
         ("dp2 zero4", "zero=4 is not a stage"),
         ("dp2 replicate2 zero0", "dp_replicate=2 is FSDP's"),
         ("tp0", "tp=0 has to be 1 at least"),
+        ("dp2 ep4", "ep=4 x etp=1 does not divide the 2 processes"),
         ("pp2:1f2b", "schedule='1f2b' is not one of gpipe, 1f1b"),
     ],
 )
@@ -100,11 +107,21 @@ def test_every_mix_that_fits() -> None:
         assert {d.stage for d in found if d.schedule == "zbv"} <= {0, 1}
 
 
+def test_experts_divide_the_ranks_of_a_stage_anew() -> None:
+    plain, divided = set(fitting(4)), set(fitting(4, experts=True))
+    assert plain < divided and max(d.size for d in divided) == 4
+    for text in ("dp4 ep2", "tp2 dp2 ep2 etp1", "tp2 ep2 etp1", "pp2:1f1b dp2 ep2", "cp2:p2p ep2"):
+        assert parse_layouts(text)[0] in divided
+        assert sorted(str(parse_layouts(text)[0]).split()) == sorted(text.split())
+    assert {d.ep for d in divided} == {1, 2, 4}
+    assert parse_layouts("tp2 dp2")[0].etp == 2
+
+
 @given(degrees())
 def test_capped_layouts_have_the_same_axes(layout: Degrees) -> None:
     capped = layout.capped()
     assert capped.size // capped.pp <= 8
-    for name in ("tp", "cp", "dp", "dp_replicate", "pp"):
+    for name in ("tp", "cp", "dp", "dp_replicate", "pp", "ep"):
         assert (getattr(capped, name) > 1) == (getattr(layout, name) > 1)
     assert (capped.sequence_parallel, capped.zero) == (layout.sequence_parallel, layout.zero)
     assert max(capped.tp, capped.cp, capped.dp_replicate, capped.dp // capped.dp_replicate) <= 2
@@ -124,6 +141,29 @@ def test_each_layout_is_run_by_one_group_of_its_size(processes: int, data: st.Da
     for number, members in runs.items():
         assert sorted(rank for _, rank in members) == list(range(layouts[number].size))
         assert len({group for group, _ in members}) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Routed:
+    num_layers: int = 61
+    hidden_size: int = 7168
+    num_attention_heads: int = 128
+    num_moe_experts: int = 256
+    moe_router_topk: int = 8
+    moe_ffn_hidden_size: int = 2048
+    moe_router_num_groups: int | None = 8
+    moe_router_group_topk: int | None = 4
+
+
+def test_a_copy_has_few_experts() -> None:
+    """Of DeepSeek-V3's groups and of Mixtral's plain choice."""
+    (grouped,) = small([Routed()], layers=True)
+    assert (grouped.num_moe_experts, grouped.moe_router_num_groups) == (16, 4)
+    assert (grouped.moe_router_group_topk, grouped.moe_router_topk) == (2, 4)
+    assert grouped.moe_ffn_hidden_size < grouped.hidden_size
+    (plain,) = small([Routed(32, 4096, 32, 8, 2, 14336, None, None)], layers=True)
+    assert (plain.num_moe_experts, plain.moe_router_topk) == (8, 2)
+    assert plain.moe_router_num_groups is None
 
 
 @dataclasses.dataclass(frozen=True)
