@@ -70,7 +70,7 @@ def _active(root: nn.Module) -> str | None:
     resting = 0.0
     for moe in _moe_layers(root):
         held = sum(p.numel() for p in moe.experts.parameters())
-        resting += held * (1 - moe.config.moe_router_topk / moe.config.num_moe_experts)
+        resting += held * (1 - moe.config.moe_router_topk / (moe.config.num_moe_experts or 1))
     return _short(round(every - resting)) if resting else None
 
 

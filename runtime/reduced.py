@@ -14,7 +14,7 @@ LAYERS = 2
 GROUPS, GROUP_SIZE = 2, 8
 EXPERTS = 8
 # Every so-manieth layer is of another kind.
-_EVERY = ("window_attn_skip_freq", "moe_layer_freq", "linear_attention_freq")
+_EVERY = ("window_attn_skip_freq", "moe_layer_freq")
 _EXPERT_WIDTHS = ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size")
 # Channels of a head: the first that all configs take.
 HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)

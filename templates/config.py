@@ -92,7 +92,6 @@ _AT_LEAST_ZERO = (
     "moe_aux_loss_coeff",
     "moe_z_loss_coeff",
     "moe_router_bias_update_rate",
-    "mtp_loss_scaling_factor",
 )
 
 
@@ -253,14 +252,6 @@ class ModelParallelConfig(metaclass=_ConfigType):
     window_size: int | None = _note(None, "places back that a place sees, itself included")
     window_attn_skip_freq: int | tuple[int, ...] | None = None
 
-    # Multi-latent attention.
-    multi_latent_attention: bool = False
-    q_lora_rank: int | None = None
-    kv_lora_rank: int = 512
-    qk_head_dim: int = 128
-    qk_pos_emb_head_dim: int = 64
-    v_head_dim: int = 128
-
     # Experts.
     num_moe_experts: int | None = None
     moe_layer_freq: int | tuple[int, ...] = 1
@@ -284,24 +275,6 @@ class ModelParallelConfig(metaclass=_ConfigType):
     moe_apply_probs_on_input: bool = False
     moe_shared_expert_intermediate_size: int | None = None
     moe_shared_expert_gate: bool = False
-
-    # Multi-token prediction.
-    mtp_num_layers: int | None = None
-    mtp_loss_scaling_factor: float = 0.1
-    mtp_use_repeated_layer: bool = False
-
-    # Hybrid stacks.
-    hybrid_layer_pattern: str | None = None
-    mamba_state_dim: int = 128
-    mamba_head_dim: int = 64
-    mamba_num_groups: int = 8
-    mamba_num_heads: int | None = None
-    linear_attention_freq: int | tuple[int, ...] | None = None
-    linear_conv_kernel_dim: int = 4
-    linear_key_head_dim: int = 128
-    linear_value_head_dim: int = 128
-    linear_num_key_heads: int = 16
-    linear_num_value_heads: int = 32
 
     # Weights.
     untie_embeddings_and_output_weights: bool = True
@@ -370,7 +343,7 @@ class ModelParallelConfig(metaclass=_ConfigType):
         return self.ffn_size
 
     @property
-    def shared_expert_size(self) -> int:
+    def shared_ffn_size(self) -> int:
         """The width of the shared experts together, 0 where there are none."""
         if self.moe_shared_expert_intermediate_size is not None:
             return self.moe_shared_expert_intermediate_size

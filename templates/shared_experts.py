@@ -25,14 +25,14 @@ class SharedExpertMLP(FeedForward):
         self.linear_fc1 = build_module(
             submodules.linear_fc1,
             config.hidden_size,
-            2 * config.shared_expert_size if config.gated_linear_unit else config.shared_expert_size,
+            2 * config.shared_ffn_size if config.gated_linear_unit else config.shared_ffn_size,
             mesh,
             bias=config.add_bias_linear,
             init_std=config.init_method_std,
         )
         self.linear_fc2 = build_module(
             submodules.linear_fc2,
-            config.shared_expert_size,
+            config.shared_ffn_size,
             config.hidden_size,
             mesh,
             bias=config.add_bias_linear,

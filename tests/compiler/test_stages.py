@@ -80,7 +80,7 @@ def test_scaled_embeddings() -> None:
     assert (stages.layers, stages.first, stages.last) == ("layers", ("table",), ("head",))
     assert forward_of(written) == textwrap.dedent(
         """\
-        def forward(self, input_ids: Tensor, labels: Tensor | None = None, hidden: Tensor | None = None) -> Tensor:
+        def forward(self, input_ids: Tensor, labels: Tensor | None = None, HIDDEN) -> Tensor:
             mask = torch.ones_like(input_ids)  # of the tokens alone: every stage has it
             if self.mesh.first_stage:
                 # Looked up.
@@ -95,7 +95,7 @@ def test_scaled_embeddings() -> None:
             logits = self.head(x)
             return logits
         """
-    )  # fmt: skip
+    ).replace("HIDDEN", "hidden: Tensor | None = None")
     assert "        self.mesh = mesh\n" in written[written.index("class Net") :]
 
 
