@@ -7,6 +7,7 @@ the first, and may hand on one value: what the layers are given. After them, all
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,12 @@ from torch import nn
 
 _OF_SHAPE = frozenset({"shape", "size", "device", "dtype", "ndim", "dim"})  # alike on all stages
 _LABELS = "labels"  # only the last stage is given them
+# Calls of torch that are alike on every stage where their arguments are: no draw, no state.
+_PLAIN_ROOTS = frozenset({"torch", "F", "Positions", "math"})
+_PLAIN_NAMES = frozenset(
+    {"range", "len", "int", "float", "bool", "min", "max", "tuple", "list", "isinstance", "zip"}
+)
+_DRAWS = re.compile(r"rand|normal|bernoulli|multinomial|poisson|dropout|uniform|exponential|manual")
 
 
 class NoCut(Exception):
@@ -54,18 +61,25 @@ def cut_forward(
 
     Raises NoCut where anything but that input crosses.
     """
-    _refuse_state(forward)
+    _refuse_state(forward, module)
     place = _place_of_layers(forward, attribute)
     before, layers, after = forward.body[:place], forward.body[place], forward.body[place + 1 :]
     _refuse_early(before)
     tainted = set() if activation is None else {activation}
+    shaped = set(tainted)  # of these every stage has the shape, until they get another value
     on_first = []
     for number, statement in enumerate(before):
-        if _reads_activation(statement, module, tainted):
-            tainted |= _assigned(statement)
+        if _reads_activation(statement, module, tainted, shapes_of=shaped) or _may_differ(
+            statement
+        ):
+            tainted |= _assigned(statement) | _called_with(statement)
+            shaped -= tainted
             on_first.append(number)
-    call, result = _loop_call(layers) if is_list else _plain_call(layers)
+    call, result = _loop_call(layers) if is_list else _plain_call(layers, attribute)
     given = _given(call, layers, module, tainted)
+    if is_list and not isinstance(given, ast.Name):
+        raise NoCut("a layer is given more than what the one before it gave",
+                    ast.unparse(layers))  # fmt: skip
     is_name = isinstance(given, ast.Name)
     name = given.id if isinstance(given, ast.Name) else result
     if is_list and name != result:
@@ -74,7 +88,10 @@ def cut_forward(
     if not _reads_activation(given, module, tainted):
         raise NoCut("what the layers are given comes from no parameter of the first stage",
                     ast.unparse(layers))  # fmt: skip
-    _refuse_crossing(after, (tainted | ({activation} if activation else set())) - {result})
+    # What the layers are given beside their input may be filled by them: it is not read after.
+    beside = _names_in([*call.args[1:], *(k.value for k in call.keywords)])
+    activations = tainted | beside | ({activation} if activation else set())
+    _refuse_crossing(after, activations - {result})
     return Flow(
         tuple(on_first),
         place,
@@ -86,11 +103,24 @@ def cut_forward(
     )
 
 
-def _refuse_state(forward: ast.FunctionDef) -> None:
+def _refuse_state(forward: ast.FunctionDef, module: nn.Module) -> None:
+    """Nothing is kept on the module; its own methods, which may read any part, are not called."""
+    owned = {id(n.value) for n in ast.walk(forward) if isinstance(n, ast.Attribute)}
     for node in ast.walk(forward):
-        stores = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        if stores and ast.unparse(node).startswith("self."):
+        if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
+            raise NoCut("forward is no plain function", ast.unparse(node))
+        if isinstance(node, ast.Name) and node.id == "self" and id(node) not in owned:
+            raise NoCut("forward hands its module on", "self")
+        target: ast.AST = node
+        stores = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        while stores and isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name) and target.id == "self" and node is not target:
             raise NoCut(f"forward writes to {ast.unparse(node)}", ast.unparse(node))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
+            part = getattr(module, node.attr, None)
+            if callable(part) and not isinstance(part, nn.Module):
+                raise NoCut(f"forward uses a method of its own, {node.attr}", ast.unparse(node))
 
 
 def _place_of_layers(forward: ast.FunctionDef, attribute: str) -> int:
@@ -130,10 +160,10 @@ def _loop_call(statement: ast.stmt) -> tuple[ast.Call, str]:
                 ast.unparse(statement))  # fmt: skip
 
 
-def _plain_call(statement: ast.stmt) -> tuple[ast.Call, str]:
+def _plain_call(statement: ast.stmt, attribute: str) -> tuple[ast.Call, str]:
     """`x = self.decoder(x, ...)`."""
     found = _assigned_call(statement)
-    if found is None:
+    if found is None or ast.unparse(found[0].func) != f"self.{attribute}":
         raise NoCut("what holds the layers is not called as `x = self.decoder(x, ...)`",
                     ast.unparse(statement))  # fmt: skip
     return found
@@ -184,8 +214,14 @@ def _only_returns(after: list[ast.stmt], result: str) -> bool:
     return len(after) == 1 and ast.unparse(after[0]) == f"return {result}"
 
 
-def _reads_activation(node: ast.AST, module: nn.Module, tainted: set[str]) -> bool:
-    """Whether code reads a parameter, a part with parameters, or a value made of those."""
+def _reads_activation(
+    node: ast.AST,
+    module: nn.Module,
+    tainted: set[str],
+    shapes_of: set[str] | frozenset[str] = frozenset(),
+) -> bool:
+    """Whether code reads a parameter, a part with parameters, or a value made of those; the shapes
+    of ``shapes_of`` are no such value."""
     if isinstance(node, ast.Attribute):
         if ast.unparse(node.value) == "self":
             part = getattr(module, node.attr, None)
@@ -193,12 +229,46 @@ def _reads_activation(node: ast.AST, module: nn.Module, tainted: set[str]) -> bo
                 return any(True for _ in part.parameters())
             return isinstance(part, nn.Parameter)
         if isinstance(node.value, ast.Name) and node.attr in _OF_SHAPE:
-            return False
+            return node.value.id in tainted - shapes_of
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "Positions.of_hidden":
-        return False  # of its shape
+        return not _names_in(node.args) <= shapes_of | {"self"}  # of its shape
     if isinstance(node, ast.Name):
         return node.id in tainted
-    return any(_reads_activation(child, module, tainted) for child in ast.iter_child_nodes(node))
+    return any(
+        _reads_activation(child, module, tainted, shapes_of) for child in ast.iter_child_nodes(node)
+    )
+
+
+def _may_differ(statement: ast.stmt) -> bool:
+    """Whether code may give each stage another value: it draws, or calls what is not known."""
+    for node in ast.walk(statement):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        root = called.split(".")[0].split("(")[0]
+        known = root in _PLAIN_ROOTS or called in _PLAIN_NAMES
+        # A method of a value: of a tensor that every stage has, or of a part without parameters.
+        known = known or (isinstance(node.func, ast.Attribute) and root != "super")
+        if not known or _DRAWS.search(called):
+            return True
+    return False
+
+
+def _called_with(statement: ast.stmt) -> set[str]:
+    """The names whose methods are called, and that may keep what they are given (`seen.append`)."""
+    found = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            target: ast.AST = node.func.value
+            while isinstance(target, ast.Attribute | ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name) and target.id not in {*_PLAIN_ROOTS, "self"}:
+                found.add(target.id)
+    return found
+
+
+def _names_in(nodes: Iterable[ast.AST]) -> set[str]:
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _assigned(statement: ast.stmt) -> set[str]:

@@ -81,8 +81,7 @@ def _guarded_forward(
     layers = flow.layers
     after: list[Any] = statements[layers + 1 :]
     if flow.guard_last:
-        told = "" if flow.activation else "  # the hidden of a pipeline's next stage"
-        test = cst.parse_statement(f"if not {mesh}.last_stage:\n    return {flow.result}{told}\n")
+        test = cst.parse_statement(f"if not {mesh}.last_stage:\n    return {flow.result}\n")
         after = [test, *after]
     run = statements[layers]
     before: list[Any] = []
@@ -139,7 +138,7 @@ def _first_only(inside: list[Any], mesh: str, given: str, later: str | None) -> 
                 test=cst.parse_expression(test),
                 body=(
                     tree.parenthesised(assign.value)
-                    if isinstance(assign.value, cst.IfExp | cst.Lambda)
+                    if isinstance(assign.value, cst.IfExp | cst.Lambda | cst.Tuple)
                     else assign.value
                 ),
                 orelse=cst.Name(later),

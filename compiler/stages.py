@@ -80,7 +80,8 @@ def stated(text: str, root: nn.Module, root_class: str, notes: list[Diagnostic])
 def _note(reason: str, cls: type, statement: str) -> Diagnostic:
     return Diagnostic(
         "SP412",
-        f"the model cannot be cut into the stages of a pipeline: {reason}",
+        f"the model cannot be cut into the stages of a pipeline: {reason}, in "
+        f"`{statement.splitlines()[0]}`",
         span=_span(cls, statement),
         help="train it at pp 1, or let one value go from the first stage through the layers to the "
         "last",
@@ -88,7 +89,7 @@ def _note(reason: str, cls: type, statement: str) -> Diagnostic:
 
 
 def _span(cls: type, statement: str) -> Span | None:
-    """The author's line of a statement of the page, which may be folded; else that of the class."""
+    """The author's line of a statement of the page, where it stands in the class as it is."""
     whole = span_of_class(cls)
     if whole is None:
         return None
@@ -98,7 +99,7 @@ def _span(cls: type, statement: str) -> Span | None:
             line = first + node.lineno - 1
             text = lines[node.lineno - 1].rstrip()
             return Span(whole.file, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
-    return whole
+    return None  # of a class inside, or folded: the message has the statement
 
 
 def _lists(module: nn.Module, prefix: str = "") -> Iterator[str]:

@@ -3,16 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from .attention import attention
-from .causal_conv import CausalConv1d
 from .collectives import all_gather, all_reduce, all_to_all, reduce_scatter
-from .delta_rule import gated_delta_rule
 from .dropout import Dropout, set_dropout_step
 from .embedding import PositionEmbedding, VocabParallelEmbedding
 from .expert_linear import GroupedColumnParallelLinear, GroupedRowParallelLinear
-from .gated_norm import GatedRMSNorm
 from .gradients import clip_gradients, sum_replicated_gradients
 from .grouped import grouped_linear
-from .head_parameter import head_parameter
 from .linear import ColumnParallelLinear, RowParallelLinear
 from .loss import cross_entropy, linear_cross_entropy, local_loss
 from .materialize import materialize
@@ -30,7 +26,6 @@ from .parameters import (
     LocalPart,
     Normal,
     ParameterRecord,
-    Uniform,
     declare,
     full_tensors,
     load_full_tensors,
@@ -45,8 +40,6 @@ from .rotary import (
     apply_rotary,
     rotary_tables,
 )
-from .ssd import ssd
-from .whole_sequence import own_places, whole_sequence
 
 if TYPE_CHECKING:
     from .data_parallel import accumulate, shard
@@ -64,12 +57,10 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AuxLoss",
     "Axis",
-    "CausalConv1d",
     "ColumnParallelLinear",
     "Constant",
     "Dropout",
     "ExpertLoad",
-    "GatedRMSNorm",
     "GlobalAuxLoss",
     "GroupedColumnParallelLinear",
     "GroupedRowParallelLinear",
@@ -87,7 +78,6 @@ __all__ = [
     "RowParallelLinear",
     "SequenceAuxLoss",
     "Turn",
-    "Uniform",
     "VocabParallelEmbedding",
     "YarnScaling",
     "ZLoss",
@@ -107,17 +97,14 @@ __all__ = [
     "expert_capacity",
     "finish_step",
     "full_tensors",
-    "gated_delta_rule",
     "group_limited_topk",
     "grouped_linear",
-    "head_parameter",
     "linear_cross_entropy",
     "load_full_tensors",
     "local_loss",
     "local_part",
     "materialize",
     "normalized",
-    "own_places",
     "own_tokens",
     "parameter_table",
     "reduce_scatter",
@@ -125,8 +112,6 @@ __all__ = [
     "router_logits",
     "set_dropout_step",
     "shard",
-    "ssd",
     "sum_replicated_gradients",
-    "whole_sequence",
     "within_capacity",
 ]

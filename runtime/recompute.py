@@ -28,6 +28,7 @@ _KEPT = (
     "aten::mm",
     "aten::addmm",
     "aten::_grouped_mm",
+    "specc::grouped_product",
     "aten::_scaled_mm",
     "aten::_scaled_dot_product_flash_attention",
     "aten::_scaled_dot_product_flash_attention_for_cpu",

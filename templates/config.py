@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .config_moe import expert_mistakes
 from .diagnostic import Diagnostic, Span, SpecError, call_span, suggestion
 from .findings import with_article
 from .spans import narrowed
@@ -451,6 +452,8 @@ def _combination_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
                 help="choose `kv_channels` and `rotary_percent` so that their product is even",
             )
         )
+    for message, help in expert_mistakes(config):
+        found.append(_mistake("SP164", message, help=help))
     return found + _scaling_mistakes(config) + _window_mistakes(config)
 
 

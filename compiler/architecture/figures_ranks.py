@@ -37,6 +37,8 @@ def _held(page: Any, name: str, degrees: Degrees) -> tuple[RankWeights | None, s
         return None, "its `build_model` takes no mesh: it is a model for one process"
     try:
         held = rank_weights(lambda mesh: build(page, name, mesh)[0], degrees)
+    except NotImplementedError as error:
+        return None, str(error)
     except SpecError as error:
         # A layer that cannot be cut says so in one sentence.
         layer = error.__context__

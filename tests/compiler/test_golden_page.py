@@ -28,7 +28,7 @@ from specc.runtime import Mesh
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "generated_examples"
 GOLDEN = EXAMPLES / "llama.py"
-FROM_TEMPLATES = (GOLDEN, EXAMPLES / "small.py")
+FROM_TEMPLATES = (GOLDEN, EXAMPLES / "small.py", EXAMPLES / "mixtral.py")
 FROM_A_USER = EXAMPLES / "diy_gpt.py"
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -40,7 +40,7 @@ def body_of(page: Path) -> str:
     return parsed[1]
 
 
-def test_there_are_three_pages() -> None:
+def test_these_are_the_pages() -> None:
     assert set(PAGES) == {*FROM_TEMPLATES, FROM_A_USER}
 
 
@@ -124,8 +124,7 @@ def test_two_sizes_of_one_architecture_differ_in_their_numbers() -> None:
 
 
 def test_pages_train_a_step_without_the_compiler_s_packages() -> None:
-    run_without_the_compiler(
-        f"""
+    run_without_the_compiler(f"""
 import dataclasses, sys
 sys.path.insert(0, {str(EXAMPLES)!r})
 import torch
@@ -147,8 +146,7 @@ for name in {[page.stem for page in PAGES]!r}:
     assert model(input_ids=ids[:, :-1]).shape == (2, 8, 61)
 missing = {{m for m in ("libcst", "black", "jinja2", "specc.templates", "specc.compiler")}}
 assert not missing & sys.modules.keys()
-"""
-    )
+""")
 
 
 @pytest.mark.parametrize("page", FROM_TEMPLATES, ids=lambda page: page.stem)

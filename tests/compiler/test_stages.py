@@ -64,8 +64,7 @@ def forward_of(text: str) -> str:
 
 
 def test_scaled_embeddings() -> None:
-    written, stages = cut_of(
-        """
+    written, stages = cut_of("""
         def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
             mask = torch.ones_like(input_ids)  # of the tokens alone: every stage has it
             # Looked up.
@@ -75,11 +74,9 @@ def test_scaled_embeddings() -> None:
                 x = layer(x, mask)
             logits = self.head(x)
             return logits
-        """
-    )
+        """)
     assert (stages.layers, stages.first, stages.last) == ("layers", ("table",), ("head",))
-    assert forward_of(written) == textwrap.dedent(
-        """\
+    assert forward_of(written) == textwrap.dedent("""\
         def forward(self, input_ids: Tensor, labels: Tensor | None = None, HIDDEN) -> Tensor:
             mask = torch.ones_like(input_ids)  # of the tokens alone: every stage has it
             if self.mesh.first_stage:
@@ -91,11 +88,10 @@ def test_scaled_embeddings() -> None:
             for layer in self.layers:
                 x = layer(x, mask)
             if not self.mesh.last_stage:
-                return x  # the hidden of a pipeline's next stage
+                return x
             logits = self.head(x)
             return logits
-        """
-    ).replace("HIDDEN", "hidden: Tensor | None = None")
+        """).replace("HIDDEN", "hidden: Tensor | None = None")
     assert "        self.mesh = mesh\n" in written[written.index("class Net") :]
 
 
@@ -219,6 +215,78 @@ REFUSED = {
         "`seen`, made before the layers, is read after them",
         "return self.head(x) + seen",
     ),
+    "a list filled before, read after": (
+        """
+        def forward(self, input_ids, labels=None):
+            seen = []
+            x = self.table(input_ids)
+            seen.append(x)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(x + sum(seen))
+        """,
+        "`seen`, made before the layers, is read after them",
+        "return self.head(x + sum(seen))",
+    ),
+    "a list that the layers fill": (
+        """
+        def forward(self, input_ids, labels=None):
+            seen = []
+            x = self.table(input_ids)
+            for layer in self.layers:
+                x = layer(x, seen)
+            return self.head(x + len(seen))
+        """,
+        "`seen`, made before the layers, is read after them",
+        "return self.head(x + len(seen))",
+    ),
+    "all of its parameters": (
+        """
+        def forward(self, input_ids, labels=None):
+            x = self.table(input_ids)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(x) + sum(p.sum() for p in self.parameters())
+        """,
+        "forward uses a method of its own, parameters",
+        "self.parameters",
+    ),
+    "a draw": (
+        """
+        def forward(self, input_ids, labels=None):
+            noise = torch.rand(8)
+            x = self.table(input_ids)
+            for layer in self.layers:
+                x = layer(x, noise)
+            return self.head(x)
+        """,
+        "`noise` is given to the layers beside what they work on",
+        "for layer in self.layers:\n    x = layer(x, noise)",
+    ),
+    "the shape of what later stages do not have yet": (
+        """
+        def forward(self, input_ids, labels=None):
+            x = self.table(input_ids)
+            n = x.shape[1]
+            x = x[:, 1:]
+            for layer in self.layers:
+                x = layer(x, n)
+            return self.head(x)
+        """,
+        "`n` is given to the layers beside what they work on",
+        "for layer in self.layers:\n    x = layer(x, n)",
+    ),
+    "a layer around a layer": (
+        """
+        def forward(self, input_ids, labels=None):
+            x = self.table(input_ids)
+            for layer in self.layers:
+                x = layer(layer(x))
+            return self.head(x)
+        """,
+        "a layer is given more than what the one before it gave",
+        "for layer in self.layers:\n    x = layer(layer(x))",
+    ),
     "the table used at both ends": (
         """
         def forward(self, input_ids, labels=None):
@@ -256,13 +324,11 @@ def test_a_parameter_of_no_stage_is_refused() -> None:
 
 
 def test_a_table_used_at_both_ends_is_on_both_stages() -> None:
-    _, stages = cut_of(
-        """
+    _, stages = cut_of("""
         def forward(self, input_ids, labels=None):
             x = self.table(input_ids)
             for layer in self.layers:
                 x = layer(x)
             return self.head(x + self.table(input_ids))
-        """
-    )
+        """)
     assert stages.first == ("table",) and stages.last == ("head", "table")
