@@ -57,7 +57,8 @@ def test_what_is_wrong_gives_the_code(
 
 @pytest.mark.parametrize("code", DRIVEN)
 def test_what_is_right_compiles(code: str, run: Callable[[list[str]], str]) -> None:
-    assert told(example(code).right, run) <= {"SP412"}  # a small class of one's own need not fit a pipeline
+    # A small class of one's own need not fit a pipeline.
+    assert told(example(code).right, run) <= {"SP412"}
 
 
 @pytest.mark.parametrize("code", ELSEWHERE)
