@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from closeness import assert_all_close, assert_close, gradients, scatter
+from moe_routers import ROUTERS
 from plain_decoder import logits, loss
 from small_models import config, gpt_spec, tokens
 
@@ -112,6 +113,11 @@ def test_every_option_and_number_of_the_config_is_exercised() -> None:
     exercised |= {"attention_dropout", "hidden_dropout"}  # below
     exercised |= {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"}
     exercised |= {"max_position_embeddings"}
+    # Of experts: test_moe_megatron.py, test_router_options.py, and the two that say which layers.
+    exercised |= {name for router in ROUTERS.values() for name in router}
+    exercised |= {"num_moe_experts", "moe_ffn_hidden_size"}
+    exercised |= {"moe_router_dtype", "moe_input_jitter_eps", "moe_router_bias_update_rate"}
+    exercised |= {"moe_layer_freq", "moe_token_drop_policy"}
     fields = {n for n in TransformerConfig.__dataclass_fields__ if not n.startswith("_")}
     assert fields - LAUNCH_FIELDS - exercised == set()
 
