@@ -190,30 +190,27 @@ class Mesh:
             )
         sizes = (pp, dp_replicate, dp // dp_replicate, cp, tp)
         device_mesh = init_device_mesh(device, sizes, mesh_dim_names=AXES)
-        expert_sizes = (pp, dp_replicate, shard // (ep * etp), ep, etp)
-        expert_mesh = init_device_mesh(device, expert_sizes, mesh_dim_names=EXPERT_AXES)
         flat = {
             "dp": device_mesh["dp_replicate", "dp_shard"]._flatten("dp"),
             "dp_cp": device_mesh["dp_replicate", "dp_shard", "cp"]._flatten("dp_cp"),
             "tp_cp": device_mesh["cp", "tp"]._flatten("tp_cp"),
             "dp_cp_tp": device_mesh["dp_replicate", "dp_shard", "cp", "tp"]._flatten("dp_cp_tp"),
-            "edp": expert_mesh["dp_replicate", "edp_shard"]._flatten("edp"),
-            "ep": expert_mesh["ep"],
-            "etp": expert_mesh["etp"],
         }
-        fsdp_mesh = device_mesh["dp_shard", "cp"]._flatten("fsdp")
-        expert_fsdp_mesh = expert_mesh["edp_shard"]
-        if dp_replicate > 1:
-            copies = device_mesh.get_group("dp_replicate")
-            fsdp_mesh = _with_copies(
-                device_mesh["dp_replicate", "dp_shard", "cp"], copies, fsdp_mesh, device
+        parts = device_mesh["dp_shard", "cp"]._flatten("fsdp")
+        if (ep, etp) == (1, tp) and 1 in sizes:
+            # Experts divide the ranks as all else does: more groups would only slow the start.
+            flat |= {"edp": flat["dp_cp"], "etp": device_mesh["tp"]}
+            flat["ep"] = device_mesh[AXES[sizes.index(1)]]
+            expert_parts = DeviceMesh.from_group(
+                parts.get_group(), device, parts.mesh, mesh_dim_names=("edp_shard",)
             )
-            expert_fsdp_mesh = _with_copies(
-                expert_mesh["dp_replicate", "edp_shard"],
-                expert_mesh.get_group("dp_replicate"),
-                expert_fsdp_mesh,
-                device,
-            )
+        else:
+            expert_sizes = (pp, dp_replicate, shard // (ep * etp), ep, etp)
+            expert_mesh = init_device_mesh(device, expert_sizes, mesh_dim_names=EXPERT_AXES)
+            flat["edp"] = expert_mesh["dp_replicate", "edp_shard"]._flatten("edp")
+            flat |= {name: expert_mesh[name] for name in ("ep", "etp")}
+            expert_parts = expert_mesh["edp_shard"]
+        copies = device_mesh["dp_replicate"]
         axes: dict[str, Any] = {name: _axis(device_mesh[name], name) for name in AXES}
         axes |= {name: _axis(part, name) for name, part in flat.items()}
         return Mesh(
@@ -228,8 +225,8 @@ class Mesh:
             recompute_core_attn=recompute_core_attn,
             loss_chunks=loss_chunks,
             device_mesh=device_mesh,
-            fsdp_mesh=fsdp_mesh,
-            expert_fsdp_mesh=expert_fsdp_mesh,
+            fsdp_mesh=_with_copies(copies, parts, shard),
+            expert_fsdp_mesh=_with_copies(copies, expert_parts, shard),
         )
 
     @property
@@ -263,14 +260,18 @@ class Mesh:
         return self  # process groups cannot be copied, and a copied layer works on the same mesh
 
 
-def _with_copies(
-    both: DeviceMesh, copies: dist.ProcessGroup, parts: DeviceMesh, device: str
-) -> DeviceMesh:
-    """``parts`` behind dp_replicate: torch deprecates a slice with a flattened dimension in it."""
+def _with_copies(copies: DeviceMesh, parts: DeviceMesh, apart: int) -> DeviceMesh:
+    """``parts`` behind dp_replicate, whose ranks are so many ``apart``; alone where there is one.
+
+    torch deprecates a slice of the root with a flattened dimension in it.
+    """
+    if copies.size() == 1:
+        return parts
+    others = torch.arange(copies.size()) - copies.get_local_rank()
     return DeviceMesh.from_group(
-        [copies, parts.get_group()],
-        device,
-        both.mesh.reshape(both.size(0), -1),
+        [copies.get_group(), parts.get_group()],
+        parts.device_type,
+        parts.mesh + apart * others[:, None],
         mesh_dim_names=("dp_replicate", *(parts.mesh_dim_names or ())),
     )
 

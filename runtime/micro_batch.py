@@ -8,7 +8,7 @@ forward or a backward says first which micro-batch it is of.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 from torch import nn
 
@@ -29,7 +29,6 @@ class Turn:
     count: int = 1
 
 
-@runtime_checkable
 class MicroBatchModule(Protocol):
     """A module that is told of each micro-batch.
 
@@ -48,5 +47,5 @@ def begin_micro_batch(model: nn.Module, turn: Turn) -> None:
     before a backward that recomputes where another forward has run in between.
     """
     for name, module in model.named_modules():
-        if isinstance(module, MicroBatchModule):
-            module.begin_micro_batch(name, turn)
+        if hasattr(type(module), "begin_micro_batch"):
+            cast(MicroBatchModule, module).begin_micro_batch(name, turn)
