@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .config_moe import expert_mistakes
+from .config_combinations import combination_mistakes
 from .diagnostic import Diagnostic, Span, SpecError, call_span, suggestion
 from .findings import with_article
 from .spans import narrowed
@@ -65,25 +65,6 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "moe_router_load_balancing_type": LOAD_BALANCING_TYPES,
     "moe_token_drop_policy": DROP_POLICIES,
     "moe_token_dispatcher_type": TOKEN_DISPATCHERS,
-}
-_SCALING_NUMBERS = {  # what each rule has to be told
-    "linear": ("rope_scaling_factor",),
-    "llama3": ("rope_scaling_factor", "rope_scaling_original_max_position_embeddings"),
-    "yarn": ("rope_scaling_factor", "rope_scaling_original_max_position_embeddings"),
-}
-_YARN_FIELDS = (
-    "yarn_beta_fast",
-    "yarn_beta_slow",
-    "yarn_mscale",
-    "yarn_mscale_all_dim",
-    "yarn_truncate",
-)
-_SCALING_FIELDS = {  # those that only make sense under some scaling, and under which
-    "rope_scaling_factor": ("linear", "llama3", "yarn"),
-    "rope_scaling_low_freq_factor": ("llama3",),
-    "rope_scaling_high_freq_factor": ("llama3",),
-    "rope_scaling_original_max_position_embeddings": ("llama3", "yarn"),
-    **dict.fromkeys(_YARN_FIELDS, ("yarn",)),
 }
 _PROBABILITIES = ("attention_dropout", "hidden_dropout")
 _AT_LEAST_ZERO = (
@@ -314,7 +295,10 @@ class ModelParallelConfig(metaclass=_ConfigType):
             elif type(value) is int and float in (hint, *typing.get_args(hint)):
                 object.__setattr__(self, name, float(value))
         # A combination is judged where its values make sense by themselves.
-        if found := _value_mistakes(self) or _combination_mistakes(self):
+        found = _value_mistakes(self) or [
+            _mistake(code, message, help=help) for code, message, help in combination_mistakes(self)
+        ]
+        if found:
             raise ConfigError(found)
 
     @property
@@ -420,109 +404,6 @@ def _range_mistakes(name: str, value: float) -> list[Diagnostic]:
     if value < 0 or (value == 0 and name not in _AT_LEAST_ZERO):
         least = "at least 0" if name in _AT_LEAST_ZERO else "above 0"
         return [_mistake("SP155", f"`{name}` is {value}", help=f"it has to be {least}")]
-    return []
-
-
-def _combination_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
-    heads, groups = config.num_attention_heads, config.query_groups
-    found = []
-    if config.kv_channels is None and config.hidden_size % heads:
-        found.append(
-            _mistake(
-                "SP156",
-                f"`hidden_size`={config.hidden_size} does not divide into "
-                f"`num_attention_heads`={heads}",
-                help="make it a multiple, or set `kv_channels`, the channels of a head",
-            )
-        )
-    if heads % groups:
-        found.append(
-            _mistake(
-                "SP157",
-                f"`num_attention_heads`={heads} does not divide into `num_query_groups`={groups}",
-                help="every key/value head serves the same number of query heads",
-            )
-        )
-    if config.position_embedding_type == "rope" and not found and config.rotary_dim % 2:
-        found.append(
-            _mistake(
-                "SP158",
-                f"rotary positions turn channels in pairs, and {config.rotary_dim} of "
-                f"{config.head_dim} channels of a head would be turned",
-                help="choose `kv_channels` and `rotary_percent` so that their product is even",
-            )
-        )
-    for message, help in expert_mistakes(config):
-        found.append(_mistake("SP164", message, help=help))
-    return found + _scaling_mistakes(config) + _window_mistakes(config)
-
-
-def _scaling_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
-    rule = config.rope_scaling
-    found = []
-    for name in _SCALING_NUMBERS.get(rule or "", ()):
-        if name not in config._set_fields:
-            found.append(
-                _mistake("SP159", f"`rope_scaling`={rule!r} needs `{name}`", help=f"pass `{name}`")
-            )
-    for name, rules in _SCALING_FIELDS.items():
-        if rule not in rules and name in config._set_fields:
-            found.append(
-                _mistake(
-                    "SP160",
-                    f"`{name}` is set and `rope_scaling` is {rule!r}, which has no use for it",
-                    help=f"set `rope_scaling` to {' or '.join(map(repr, rules))}",
-                )
-            )
-    low, high = config.rope_scaling_low_freq_factor, config.rope_scaling_high_freq_factor
-    if rule == "llama3" and high <= low:
-        found.append(_order_mistake("rope_scaling_high_freq_factor", high, low))
-    if rule == "yarn" and config.yarn_beta_fast <= config.yarn_beta_slow:
-        found.append(_order_mistake("yarn_beta_fast", config.yarn_beta_fast, config.yarn_beta_slow))
-    return found
-
-
-def _order_mistake(name: str, value: float, least: float) -> Diagnostic:
-    other = name.replace("high", "low").replace("fast", "slow")
-    return _mistake(
-        "SP161",
-        f"`{name}`={value} is not above `{other}`={least}",
-        help=f"make `{name}` the larger one",
-    )
-
-
-def _window_mistakes(config: ModelParallelConfig) -> list[Diagnostic]:
-    pattern = config.window_attn_skip_freq
-    if pattern is None:
-        return []
-    if config.window_size is None:
-        return [
-            _mistake(
-                "SP162",
-                "`window_attn_skip_freq` says which layers have a window, and `window_size` is "
-                "None",
-                help="set `window_size`, or leave both out",
-            )
-        ]
-    if isinstance(pattern, int):
-        return []
-    if len(pattern) != config.num_layers:
-        return [
-            _mistake(
-                "SP163",
-                f"`window_attn_skip_freq` has {len(pattern)} entries and `num_layers` is "
-                f"{config.num_layers}",
-                help="give one entry for each layer: 1 for the window, 0 for everything",
-            )
-        ]
-    if any(entry not in (0, 1) for entry in pattern):
-        return [
-            _mistake(
-                "SP163",
-                f"`window_attn_skip_freq` is {pattern}",
-                help="give one entry for each layer: 1 for the window, 0 for everything",
-            )
-        ]
     return []
 
 

@@ -51,23 +51,19 @@ class MoELayer(MegatronModule):
         probs, experts = self.router(tokens)  # [b, t, k]
         if self.config.moe_pad_expert_input_to_capacity:
             assert self.config.moe_expert_capacity_factor is not None
-            sent = dispatch(
+            capacity = expert_capacity(
                 tokens,
-                probs,
-                experts,
+                self.config.moe_router_topk,
                 self.config.num_moe_experts,
+                self.config.moe_expert_capacity_factor,
                 self.mesh,
-                capacity=expert_capacity(
-                    tokens,
-                    self.config.moe_router_topk,
-                    self.config.num_moe_experts,
-                    self.config.moe_expert_capacity_factor,
-                    self.mesh,
-                ),
             )
         else:
-            # To the ranks of their experts, in the order of these.
-            sent = dispatch(tokens, probs, experts, self.config.num_moe_experts, self.mesh)
+            capacity = None
+        # To the ranks of their experts, in the order of these.
+        sent = dispatch(
+            tokens, probs, experts, self.config.num_moe_experts, self.mesh, capacity=capacity
+        )
         y = self.experts(sent.rows, sent.probs, sent.tokens_per_expert)
         y = all_tokens(combine(y, sent), x, self.mesh)  # back, summed over each token's experts
         if self.config.moe_shared_expert_intermediate_size is not None:

@@ -93,54 +93,29 @@ class TopKRouter(MegatronModule):
             logits = self.z_loss(logits)
         if self.config.moe_router_score_function == "sigmoid":
             scores = logits.sigmoid()
-            if self.config.moe_router_enable_expert_bias:
-                # The bias has a say in the choice alone.
-                if self.config.moe_router_num_groups is not None:
-                    assert self.config.moe_router_group_topk is not None
-                    _, experts = group_limited_topk(
-                        scores + self.expert_bias,
-                        self.config.moe_router_topk,
-                        self.config.moe_router_num_groups,
-                        self.config.moe_router_group_topk,
-                    )
-                else:
-                    _, experts = (scores + self.expert_bias).topk(self.config.moe_router_topk)
-                probs = normalized(scores.gather(-1, experts))
-            else:
-                if self.config.moe_router_num_groups is not None:
-                    assert self.config.moe_router_group_topk is not None
-                    probs, experts = group_limited_topk(
-                        scores,
-                        self.config.moe_router_topk,
-                        self.config.moe_router_num_groups,
-                        self.config.moe_router_group_topk,
-                    )
-                else:
-                    probs, experts = scores.topk(self.config.moe_router_topk)
-                probs = normalized(probs)
         elif self.config.moe_router_pre_softmax:
             scores = logits.softmax(-1)  # over all experts
-            if self.config.moe_router_num_groups is not None:
-                assert self.config.moe_router_group_topk is not None
-                probs, experts = group_limited_topk(
-                    scores,
-                    self.config.moe_router_topk,
-                    self.config.moe_router_num_groups,
-                    self.config.moe_router_group_topk,
-                )
-            else:
-                probs, experts = scores.topk(self.config.moe_router_topk)
         else:
-            if self.config.moe_router_num_groups is not None:
-                assert self.config.moe_router_group_topk is not None
-                chosen, experts = group_limited_topk(
-                    logits,
-                    self.config.moe_router_topk,
-                    self.config.moe_router_num_groups,
-                    self.config.moe_router_group_topk,
-                )
-            else:
-                chosen, experts = logits.topk(self.config.moe_router_topk)
+            scores = logits
+        # The bias has a say in the choice alone. [if self.config.moe_router_enable_expert_bias]
+        ranked = scores + self.expert_bias if self.config.moe_router_enable_expert_bias else scores
+        if self.config.moe_router_num_groups is not None:
+            assert self.config.moe_router_group_topk is not None
+            chosen, experts = group_limited_topk(
+                ranked,
+                self.config.moe_router_topk,
+                self.config.moe_router_num_groups,
+                self.config.moe_router_group_topk,
+            )
+        else:
+            chosen, experts = ranked.topk(self.config.moe_router_topk)
+        if self.config.moe_router_enable_expert_bias:
+            chosen = scores.gather(-1, experts)
+        if self.config.moe_router_score_function == "sigmoid":
+            probs = normalized(chosen)
+        elif self.config.moe_router_pre_softmax:
+            probs = chosen  # which do not sum to 1
+        else:
             probs = chosen.softmax(-1)  # over the experts that are chosen
         if self.config.moe_router_topk_scaling_factor is not None:
             probs = probs * self.config.moe_router_topk_scaling_factor
@@ -149,23 +124,14 @@ class TopKRouter(MegatronModule):
         if self.config.moe_expert_capacity_factor is not None:
             assert self.config.num_moe_experts is not None
             # An expert takes so many times its even share of the tokens; -1 for what is beyond.
-            if self.config.moe_token_drop_policy == "position":
-                experts = within_capacity(
-                    probs,
-                    experts,
-                    self.config.num_moe_experts,
-                    self.config.moe_expert_capacity_factor,
-                    self.mesh,
-                    policy="position",
-                )
-            else:
-                experts = within_capacity(
-                    probs,
-                    experts,
-                    self.config.num_moe_experts,
-                    self.config.moe_expert_capacity_factor,
-                    self.mesh,
-                )
+            experts = within_capacity(
+                probs,
+                experts,
+                self.config.num_moe_experts,
+                self.config.moe_expert_capacity_factor,
+                self.mesh,
+                policy=self.config.moe_token_drop_policy,
+            )
         if self.config.moe_aux_loss_coeff > 0.0:
             if self.config.moe_router_score_function == "sigmoid":
                 scores = scores / (scores.sum(-1, keepdim=True) + 1e-20)
