@@ -105,7 +105,6 @@ def render(
         root_call=root_call,
     )
     refuse_words(text)
-    text = black.format_str(text, mode=BLACK)
     text = stages.stated(text, facts.recording.root, names[root], facts.notes)
     return black.format_str(text, mode=BLACK), _authored(residuals, names, needs)
 

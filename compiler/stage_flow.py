@@ -23,6 +23,14 @@ _PLAIN_NAMES = frozenset(
 _DRAWS = re.compile(r"rand|normal|bernoulli|multinomial|poisson|dropout|uniform|exponential|manual")
 
 
+def holds_parameters(module: nn.Module, attribute: str) -> bool:
+    """Whether an attribute of the module is a parameter, or a part that has any."""
+    part = getattr(module, attribute, None)
+    if isinstance(part, nn.Module):
+        return any(True for _ in part.parameters())
+    return isinstance(part, nn.Parameter)
+
+
 class NoCut(Exception):
     """A forward cannot be cut; ``statement`` is the one in the way, as it stands on the page."""
 
@@ -111,11 +119,8 @@ def _refuse_state(forward: ast.FunctionDef, module: nn.Module) -> None:
             raise NoCut("forward is no plain function", ast.unparse(node))
         if isinstance(node, ast.Name) and node.id == "self" and id(node) not in owned:
             raise NoCut("forward hands its module on", "self")
-        target: ast.AST = node
         stores = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
-        while stores and isinstance(target, ast.Attribute | ast.Subscript):
-            target = target.value
-        if isinstance(target, ast.Name) and target.id == "self" and node is not target:
+        if stores and not isinstance(node, ast.Name) and _base(node) == "self":
             raise NoCut(f"forward writes to {ast.unparse(node)}", ast.unparse(node))
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
             part = getattr(module, node.attr, None)
@@ -224,10 +229,7 @@ def _reads_activation(
     of ``shapes_of`` are no such value."""
     if isinstance(node, ast.Attribute):
         if ast.unparse(node.value) == "self":
-            part = getattr(module, node.attr, None)
-            if isinstance(part, nn.Module):
-                return any(True for _ in part.parameters())
-            return isinstance(part, nn.Parameter)
+            return holds_parameters(module, node.attr)
         if isinstance(node.value, ast.Name) and node.attr in _OF_SHAPE:
             return node.value.id in tainted - shapes_of
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "Positions.of_hidden":
@@ -256,15 +258,18 @@ def _may_differ(statement: ast.stmt) -> bool:
 
 def _called_with(statement: ast.stmt) -> set[str]:
     """The names whose methods are called, and that may keep what they are given (`seen.append`)."""
-    found = set()
+    found: set[str | None] = set()
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            target: ast.AST = node.func.value
-            while isinstance(target, ast.Attribute | ast.Subscript):
-                target = target.value
-            if isinstance(target, ast.Name) and target.id not in {*_PLAIN_ROOTS, "self"}:
-                found.add(target.id)
-    return found
+            found.add(_base(node.func.value))
+    return {name for name in found if name is not None} - {*_PLAIN_ROOTS, "self"}
+
+
+def _base(node: ast.AST) -> str | None:
+    """The name that a chain of attributes and items begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _names_in(nodes: Iterable[ast.AST]) -> set[str]:
@@ -273,18 +278,13 @@ def _names_in(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _assigned(statement: ast.stmt) -> set[str]:
     """The names that a statement may give another value, in place included."""
-    found = set()
+    found: set[str | None] = set()
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             found.add(node.id)
-        target: ast.AST | None = None
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            target = node.value
+            found.add(_base(node))
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr.endswith("_"):
-            target = called.value
-        while isinstance(target, ast.Attribute | ast.Subscript):
-            target = target.value
-        if isinstance(target, ast.Name):
-            found.add(target.id)
-    return found
+            found.add(_base(called))
+    return {name for name in found if name is not None}

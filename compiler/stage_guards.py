@@ -11,7 +11,8 @@ from . import tree
 from .stage_flow import Flow, NoCut
 
 HIDDEN = "hidden"  # what later stages are given; the runtime calls it so
-STAGE_WORDS = (HIDDEN, "first_stage", "last_stage")  # what stands on a page for a pipeline's sake
+FIRST, LAST = "first_stage", "last_stage"  # of the mesh
+STAGE_WORDS = (HIDDEN, FIRST, LAST)  # what stands on a page for a pipeline's sake
 
 
 def insert_guards(text: str, class_name: str, flow: Flow) -> str:
@@ -81,7 +82,7 @@ def _guarded_forward(
     layers = flow.layers
     after: list[Any] = statements[layers + 1 :]
     if flow.guard_last:
-        test = cst.parse_statement(f"if not {mesh}.last_stage:\n    return {flow.result}\n")
+        test = cst.parse_statement(f"if not {mesh}.{LAST}:\n    return {flow.result}\n")
         after = [test, *after]
     run = statements[layers]
     before: list[Any] = []
@@ -97,9 +98,7 @@ def _guarded_forward(
             before.append(_first_only(inside, mesh, flow.given, later if is_last else None))
     if flow.argument is not None:
         before.append(
-            cst.parse_statement(
-                f"{flow.result} = {flow.argument} if {mesh}.first_stage else {later}"
-            )
+            cst.parse_statement(f"{flow.result} = {flow.argument} if {mesh}.{FIRST} else {later}")
         )
         run = _given_name(run, flow)
     return tree.with_body(forward, [*before, run, *after])
@@ -125,7 +124,7 @@ def _groups(numbers: Sequence[int]) -> list[list[int]]:
 
 def _first_only(inside: list[Any], mesh: str, given: str, later: str | None) -> Any:
     """The statements under a test; one plain assignment of what goes on becomes a choice."""
-    test = f"{mesh}.first_stage"
+    test = f"{mesh}.{FIRST}"
     only = inside[0] if len(inside) == 1 else None
     if later is not None and isinstance(only, cst.SimpleStatementLine):
         assign = only.body[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -19,8 +19,8 @@ from torch import nn
 from specc.templates.diagnostic import Diagnostic, Span
 
 from .errors import span_of_class
-from .stage_flow import NoCut, cut_forward
-from .stage_guards import insert_guards
+from .stage_flow import NoCut, cut_forward, holds_parameters
+from .stage_guards import FIRST, LAST, insert_guards
 
 MARK = "STAGES = None"  # stands on the page where its stages are to be stated
 
@@ -117,14 +117,16 @@ def _cut(text: str, root: nn.Module, root_class: str, layers: str) -> tuple[str,
     *way, _ = layers.split(".")
     module, name, prefix = root, root_class, ""
     activation: str | None = None  # the parameter of forward that the layers' input comes by
+    classes = _classes(text)
     for index, attribute in enumerate(layers.split(".")):
-        source = _class(text, name)
+        source = _class(classes, name)
         forward = _method(source, "forward")
         is_list = index == len(way)
         if not _is_guarded(forward):
             flow = cut_forward(forward, module, attribute, activation, is_list=is_list)
             text = insert_guards(text, name, flow)
-            source = _class(text, name)
+            classes = _classes(text)
+            source = _class(classes, name)
             forward = _method(source, "forward")
         own = {
             where: [f"{prefix}{part}" for part in found]
@@ -134,18 +136,21 @@ def _cut(text: str, root: nn.Module, root_class: str, layers: str) -> tuple[str,
         held["last"] = own["last"] + held["last"]  # the inner ones run before
         if not is_list:
             child = _built_class(source, attribute)
-            activation = _handed_activation(forward, attribute, _class(text, child))
+            activation = _handed_activation(forward, attribute, _class(classes, child))
             module, name, prefix = getattr(module, attribute), child, f"{prefix}{attribute}."
     first, last = (tuple(dict.fromkeys(held[key])) for key in ("first", "last"))
     _refuse_uncovered(root, (layers, *first, *last))
     return text, Stages(layers, first, last)
 
 
-def _class(text: str, name: str) -> ast.ClassDef:
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            return node
-    raise NoCut(f"{name}, which holds the layers, is no class of the page")
+def _classes(text: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+
+
+def _class(classes: Mapping[str, ast.ClassDef], name: str) -> ast.ClassDef:
+    if name not in classes:
+        raise NoCut(f"{name}, which holds the layers, is no class of the page")
+    return classes[name]
 
 
 def _method(source: ast.ClassDef, name: str) -> ast.FunctionDef:
@@ -157,8 +162,7 @@ def _method(source: ast.ClassDef, name: str) -> ast.FunctionDef:
 
 def _is_guarded(forward: ast.FunctionDef) -> bool:
     return any(
-        isinstance(node, ast.Attribute) and node.attr in ("first_stage", "last_stage")
-        for node in ast.walk(forward)
+        isinstance(node, ast.Attribute) and node.attr in (FIRST, LAST) for node in ast.walk(forward)
     )
 
 
@@ -195,30 +199,29 @@ def _held(forward: ast.FunctionDef, module: nn.Module) -> dict[str, list[str]]:
     last = False
     for statement in forward.body:
         if last:
-            found["last"] += parts_read(statement, module)
+            found["last"] += _parts_read(statement, module)
         for node in ast.walk(statement):
-            if isinstance(node, ast.If | ast.IfExp) and "first_stage" in ast.unparse(node.test):
+            if isinstance(node, ast.If | ast.IfExp) and FIRST in ast.unparse(node.test):
                 body = node.body if isinstance(node.body, list) else [node.body]
                 for part in body:
-                    found["first"] += parts_read(part, module)
+                    found["first"] += _parts_read(part, module)
         last = last or (
             isinstance(statement, ast.If)
             and ast.unparse(statement.test).startswith("not ")
-            and "last_stage" in ast.unparse(statement.test)
+            and LAST in ast.unparse(statement.test)
         )
     return found
 
 
-def parts_read(node: ast.AST, module: nn.Module) -> list[str]:
-    """The module's own children and parameters, with parameters, that a piece of code names."""
-    found = []
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == "self":
-            part = getattr(module, inner.attr, None)
-            is_module = isinstance(part, nn.Module) and any(True for _ in part.parameters())
-            if is_module or isinstance(part, nn.Parameter):
-                found.append(inner.attr)
-    return found
+def _parts_read(node: ast.AST, module: nn.Module) -> list[str]:
+    """The module's own parameters, and children with parameters, that a piece of code names."""
+    return [
+        inner.attr
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute)
+        and ast.unparse(inner.value) == "self"
+        and holds_parameters(module, inner.attr)
+    ]
 
 
 def _refuse_uncovered(root: nn.Module, places: tuple[str, ...]) -> None:
