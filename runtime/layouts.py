@@ -59,10 +59,10 @@ class Degrees:
                 raise ValueError(f"{name}={getattr(self, name)} has to be 1 at least")
         if self.dp % self.dp_replicate:
             raise ValueError(f"dp_replicate={self.dp_replicate} does not divide dp={self.dp}")
-        if self._copy % (self.ep * self.expert_tp):
+        if self.copy_size % (self.ep * self.expert_tp):
             raise ValueError(
-                f"ep={self.ep} x etp={self.etp} does not divide the {self._copy} processes that "
-                "share one copy of a stage's experts"
+                f"ep={self.ep} x etp={self.etp} does not divide the {self.copy_size} processes "
+                "that share one copy of a stage's experts"
             )
         if self.cp_comm_type not in CP_COMM_TYPES:
             raise ValueError(
@@ -117,7 +117,7 @@ class Degrees:
         return self.etp or self.tp
 
     @property
-    def _copy(self) -> int:
+    def copy_size(self) -> int:
         """The processes that share one copy of a stage's parameters."""
         return self.tp * self.cp * (self.dp // self.dp_replicate)
 
@@ -238,7 +238,16 @@ def fitting(
         for dp in powers
         if tp * cp * pp * dp <= processes
         for degrees in _sharded(
-            Degrees(tp, cp, dp, 1, sp, kind, None, pp, schedule), every_sharding
+            Degrees(
+                tp=tp,
+                cp=cp,
+                dp=dp,
+                sequence_parallel=sp,
+                cp_comm_type=kind,
+                pp=pp,
+                schedule=schedule,
+            ),
+            every_sharding,
         )
         if degrees != Degrees()
     ]
@@ -248,10 +257,9 @@ def fitting(
 
 
 def _divided(degrees: Degrees, powers: Sequence[int]) -> Iterator[Degrees]:
-    ranks = degrees.tp * degrees.cp * (degrees.dp // degrees.dp_replicate)
     for ep in powers:
         for etp in {1, degrees.tp}:
-            if ranks % (ep * etp) == 0 and (ep, etp) != (degrees.ep, degrees.etp):
+            if degrees.copy_size % (ep * etp) == 0 and (ep, etp) != (degrees.ep, degrees.etp):
                 yield replace(degrees, ep=ep, etp=etp)
 
 

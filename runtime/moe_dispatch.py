@@ -91,8 +91,7 @@ def dispatch(
     exchange = Exchange.of(counts, mesh)
     rows, row_probs = exchange.there(rows), exchange.there(row_probs)
     order = exchange.experts.argsort(stable=True)
-    came = torch.empty_like(order)
-    came[order] = torch.arange(order.shape[0], device=order.device)
+    came = _inverse(order)
     counts = exchange.counts
     return _padded(Dispatched(rows[order], row_probs[order], counts, places, came, exchange), slots)
 
@@ -113,14 +112,19 @@ def _by_expert(
     the place of each choice."""
     chosen = torch.where(experts < 0, num_experts, experts).flatten()
     order = chosen.argsort(stable=True)
-    places = torch.empty_like(order)
-    places[order] = torch.arange(order.shape[0], device=order.device)
-    places = torch.where(experts < 0, -1, places.view_as(experts))
+    places = torch.where(experts < 0, -1, _inverse(order).view_as(experts))
     rows: Tensor = _ToRows.apply(x, order, places)  # type: ignore[no-untyped-call]
     counts = count_experts(experts, num_experts).sum(0)
     # Of a row of none the gradient is undefined, and not even its product with zero may come back.
     row_probs = torch.where(chosen[order] < num_experts, probs.flatten()[order], 0.0)
     return rows, row_probs, counts, places
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """Where each entry of a permutation stands in it."""
+    places = torch.empty_like(order)
+    places[order] = torch.arange(order.shape[0], device=order.device)
+    return places
 
 
 def _of_tokens(y: Tensor, places: Tensor) -> Tensor:

@@ -153,7 +153,7 @@ class SplitBackward:
         if groups is None:
             return
         accumulate(self._model, last=True)
-        groups._finish()
+        groups.finish()
         from torch.distributed.pipelining.stage import _PipelineStageBase
 
         reduce: Any = _PipelineStageBase.perform_reduce_grad  # its stage's model is all it asks for

@@ -116,9 +116,9 @@ class ShardedGroups:
     def _queue(self) -> None:
         if not self._queued:
             self._queued = True
-            Variable._execution_engine.queue_callback(self._finish)
+            Variable._execution_engine.queue_callback(self.finish)
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """At the end of a backward, before FSDP reduces the groups whose inputs had no gradient."""
         for group in self._groups:
             if not group.done:
