@@ -8,15 +8,14 @@ accumulation, under recompute and after a resume.
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .draws import kept, mix64
+from .draws import kept
 from .mesh import Mesh
 from .micro_batch import Turn, begin_micro_batch
+from .placed_draws import place_keys, register_place, set_place
 from .positions import Positions
 from .standalone import STANDALONE
 
@@ -32,6 +31,7 @@ class Dropout(nn.Module):
 
     key: Tensor
     first_sequence: Tensor
+    has_step: bool = False
 
     def __init__(self, p: float, mesh: Mesh) -> None:
         super().__init__()
@@ -41,10 +41,7 @@ class Dropout(nn.Module):
         if STANDALONE:
             return
         self.mesh = mesh
-        self.has_step = False
-        # Tensors, so that a compiled forward reads the new step's values without a new trace.
-        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
-        self.register_buffer("first_sequence", torch.zeros((), dtype=torch.int64), persistent=False)
+        register_place(self)
 
     def forward(self, x: Tensor, positions: Positions) -> Tensor:
         if STANDALONE:
@@ -62,18 +59,15 @@ class Dropout(nn.Module):
                 f"{positions.local_places.shape[0]} local positions were given for activations of "
                 f"{x.shape[1]} places {list(x.shape)}"
             )
-        sequences = self.first_sequence + torch.arange(x.shape[0], device=x.device)
-        keep = _keep(self.key, sequences, positions.local_places, x.shape[2], self.p)
+        rows = place_keys(self, x.shape[0], positions.local_places)
+        # In int32 from the start: inductor keeps an arange in 32 bits whatever its dtype says.
+        features = torch.arange(x.shape[2], dtype=torch.int32, device=x.device)
+        keep = kept(rows, features, self.p)  # bool [b, t, h]
         return torch.where(keep, x * (1 / (1 - self.p)), 0.0)
 
     def begin_micro_batch(self, name: str, turn: Turn) -> None:
-        """Takes the place of the next forward in the run; ``name`` parts this module's masks."""
-        text = f"{turn.seed}/{turn.step}/{name}".encode()
-        digest = hashlib.blake2b(text, digest_size=8).digest()
-        # fill_ hands the number to the device as an argument: no copy to wait for.
-        self.key.fill_(int.from_bytes(digest, "little", signed=True))
-        self.first_sequence.fill_(turn.first_sequence)
-        self.has_step = True
+        """Says where the next forward stands in the run."""
+        set_place(self, name, turn)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -82,10 +76,3 @@ class Dropout(nn.Module):
 def set_dropout_step(model: nn.Module, *, seed: int, step: int, first_sequence: int) -> None:
     """``begin_micro_batch`` of the one micro-batch of a step."""
     begin_micro_batch(model, Turn(seed, step, first_sequence))
-
-
-def _keep(key: Tensor, sequences: Tensor, positions: Tensor, features: int, p: float) -> Tensor:
-    """Bool [b, t, h]: which elements stay."""
-    place = mix64(mix64(key ^ sequences)[:, None] ^ positions)[..., None]  # [b, t, 1]
-    # In int32 from the start: inductor keeps an arange in 32 bits whatever its dtype says.
-    return kept(place, torch.arange(features, dtype=torch.int32, device=positions.device), p)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from .draws import mix64
-from .initial_values import name_key
 from .mesh import Mesh
 from .moe_tokens import token_places
+from .placed_draws import place_keys, register_place, set_place
 from .standalone import STANDALONE
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Jitter(nn.Module):
 
     key: Tensor
     first_sequence: Tensor
+    has_step: bool = False
 
     def __init__(self, eps: float, mesh: Mesh) -> None:
         super().__init__()
@@ -37,15 +38,11 @@ class Jitter(nn.Module):
         if STANDALONE:
             return
         self.mesh = mesh
-        self.has_step = False
-        # Tensors, so that a compiled forward reads the new step's values without a new trace.
-        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
-        self.register_buffer("first_sequence", torch.zeros((), dtype=torch.int64), persistent=False)
+        register_place(self)
 
     def begin_micro_batch(self, name: str, turn: Turn) -> None:
-        self.key.fill_(name_key(turn.seed, f"{turn.step}/{name}"))
-        self.first_sequence.fill_(turn.first_sequence)
-        self.has_step = True
+        """Says where the next forward stands in the run."""
+        set_place(self, name, turn)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
@@ -58,9 +55,7 @@ class Jitter(nn.Module):
                 "specc.runtime.begin_micro_batch(model, turn) before a training forward, or "
                 "model.eval() for none"
             )
-        sequences = self.first_sequence + torch.arange(x.shape[0], device=x.device)
-        places = token_places(x.shape[1], self.mesh, x.device)
-        rows = mix64(mix64(self.key ^ sequences)[:, None] ^ places)[..., None]  # [b, t, 1]
+        rows = place_keys(self, x.shape[0], token_places(x.shape[1], self.mesh, x.device))
         bits = mix64(rows ^ torch.arange(x.shape[2], device=x.device))
         draws = (bits >> 40).to(torch.float32) * 2.0**-23  # 24 signed bits: in [-1, 1)
         return x * (1 + self.eps * draws).to(x.dtype)
