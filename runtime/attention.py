@@ -8,11 +8,13 @@ from torch.utils.checkpoint import checkpoint
 
 from .attention_blockwise import blockwise
 from .attention_choice import Options, choose
+from .attention_decoding import attend_kept, keep_keys
 from .attention_masked import fused, masked
 from .context_parallel import heads_for_places, places_for_heads
 from .draws import common_key
 from .mesh import Mesh
 from .positions import Positions
+from .standalone import STANDALONE
 
 
 def attention(
@@ -115,6 +117,10 @@ def _attend(
     key: Tensor | None,
 ) -> Tensor:
     """``attention`` behind its checks, with sinks in float32 and the draws' key."""
+    if not STANDALONE and positions.decoding is not None:
+        kept = keep_keys(k, v, positions.decoding, options, mask)
+        if positions.decoding.length:
+            return attend_kept(q, *kept, sinks, positions.places, options)
     if mesh.cp.size == 1:
         return _whole(q, k, v, sinks, positions, mesh, options, mask, key)
     if mesh.cp_comm_type == "a2a":

@@ -46,28 +46,32 @@ def masked(
 
     ``key``: what dropout's draws hang on; None: torch's generator draws.
     """
-    q, k, v = _as_sdpa_takes_them(q, k, v)
     blocked = _blocked(positions, options.causal, options.window, mask)
+    draws = None if key is None else (key, positions.places)
     if mask is None:  # a place sees itself at least
-        return _under(q, k, v, sinks, blocked, positions.places, options, key)
+        return under(q, k, v, sinks, blocked, options, draws)
     # Kernels disagree on a row that sees nothing (zeros or NaN): it sees all, and is zeroed after.
     blind = blocked.all(-1, keepdim=True)
-    y = _under(q, k, v, sinks, blocked & ~blind, positions.places, options, key)
+    y = under(q, k, v, sinks, blocked & ~blind, options, draws)
     return y.masked_fill(blind.transpose(1, 2), 0.0)
 
 
-def _under(
+def under(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     sinks: Tensor | None,
     blocked: Tensor,
-    places: Tensor,
     options: Options,
-    key: Tensor | None,
+    draws: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """q [b, n, s, d], k, v [b, g, s, d], blocked [1 or b, 1 or n, s, s] -> [b, s, n, d]."""
-    if options.softcap is None and sinks is None and key is None:
+    """q [b, s, n, d], k, v [b, t, g, d], blocked [1 or b, 1 or n, s, t] -> [b, s, n, d].
+
+    ``draws``: the key and the places [s] of queries and keys that dropout's draws hang on; None:
+    torch's generator draws.
+    """
+    q, k, v = _as_sdpa_takes_them(q, k, v)
+    if options.softcap is None and sinks is None and draws is None:
         y = F.scaled_dot_product_attention(
             q,
             k,
@@ -81,7 +85,8 @@ def _under(
     scores = scores_of(q, k, options)
     scores = scores.masked_fill(blocked, BARRED)
     weights = scores.softmax(-1)
-    if key is not None:
+    if draws is not None:
+        key, places = draws
         weights = dropped(weights, key, places, places, options)
     elif options.dropout > 0:
         weights = F.dropout(weights, options.dropout)
@@ -133,12 +138,16 @@ def _plain_gradient(y: Tensor) -> Tensor:
 def _blocked(positions: Positions, causal: bool, window: int | None, mask: Tensor | None) -> Tensor:
     """Bool [1 or b, 1 or n, s, s]: True where the query of a row may not attend a column's key."""
     places, starts = positions.places, positions.starts
-    back = places[:, None] - places[None, :]
-    blocked = back < 0 if causal else torch.zeros_like(back, dtype=torch.bool)
-    if window is not None:
-        blocked = blocked | (back >= window)
+    blocked = barred(places, places, causal=causal, window=window)
     if starts is not None:
         blocked = blocked | (starts[:, None, :, None] != starts[:, None, None, :])
     if mask is not None:
         blocked = blocked | mask
     return blocked[(None,) * (4 - blocked.dim())]
+
+
+def barred(queries: Tensor, keys: Tensor, *, causal: bool, window: int | None) -> Tensor:
+    """Bool [s, t]: True where the query of a row may not attend a column's key, by their places."""
+    back = queries[:, None] - keys[None, :]
+    blocked = back < 0 if causal else torch.zeros_like(back, dtype=torch.bool)
+    return blocked if window is None else blocked | (back >= window)

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .decoding import Decoding, current_decoding, next_places
 from .documents import Documents
 from .mesh import Mesh
+from .standalone import STANDALONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +26,7 @@ class Positions:
       sequence, the place at which its document begins. Attention stays inside a document, and
       positions count from its start.
     - ``documents``: the same bounds in the form that a GPU's kernels read; ``of`` makes them.
+    - ``decoding``: where these places come after others whose keys and values were kept.
 
     Raises ValueError where one of them is not made of integers of these dimensions.
     """
@@ -32,6 +35,7 @@ class Positions:
     local_places: Tensor
     starts: Tensor | None = None
     documents: Documents | None = None
+    decoding: Decoding | None = None
 
     def __post_init__(self) -> None:
         wanted = (("places", self.places, 1), ("local_places", self.local_places, 1))
@@ -69,7 +73,9 @@ class Positions:
         places = own_places(length, mesh, device)
         local_places = _between_layers(places, mesh)
         if starts is None:
-            return Positions(places, local_places)
+            return Positions(
+                places, local_places, decoding=None if STANDALONE else current_decoding()
+            )
         if starts.shape != (input_ids.shape[0], length):
             raise ValueError(
                 f"starts has shape {list(starts.shape)}; for tokens {list(input_ids.shape)} at "
@@ -83,7 +89,8 @@ class Positions:
     def of_hidden(x: Tensor, mesh: Mesh) -> Positions:
         """Positions for activations [b, t, h] as they stand between the layers."""
         places = own_places(_whole_length(x.shape[1], mesh) * mesh.cp.size, mesh, x.device)
-        return Positions(places, _between_layers(places, mesh))
+        local_places = _between_layers(places, mesh)
+        return Positions(places, local_places, decoding=None if STANDALONE else current_decoding())
 
 
 class Run(NamedTuple):
@@ -118,7 +125,7 @@ def zigzag(length: int, cp: int, rank: int) -> tuple[Run, ...]:
 def own_places(length: int, mesh: Mesh, device: torch.device | str = "cpu") -> Tensor:
     """The places [length / cp] of a whole sequence that are this rank's: see ``zigzag``."""
     if mesh.cp.size == 1:
-        return torch.arange(length, device=device)
+        return next_places(length, device)
     runs = zigzag(length, mesh.cp.size, mesh.cp.rank)
     parts = [torch.arange(run.place, run.place + run.size, device=device) for run in runs]
     return parts[0] if len(parts) == 1 else torch.cat(parts)

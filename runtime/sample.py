@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from . import checkpoint
+from .generation import Draw, generate
 from .launch import choose_device
 from .mesh import Mesh
 from .page import Page, load_page
 from .refusal import Refusal
 from .tokenizer import Tokenizer, encode, load_tokenizer
 from .train import guarded
+
+GENERATION = "generation_config.json"  # as Hugging Face has it; in an imported checkpoint
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +45,10 @@ def parser(prog: str = "specc sample") -> argparse.ArgumentParser:
     add("--tokens", type=int, default=200, metavar="N", help="how many tokens to write")
     add("--temperature", type=float, default=0.8, metavar="X", help="0 takes the likeliest token")
     add("--top-k", type=int, default=0, metavar="N", help="draw from the N likeliest; 0: from all")
+    add("--top-p", type=float, default=1.0, metavar="X", help="draw from the likeliest of this sum")
     add("--seed", type=int, default=0, metavar="N", help="of the draws")
+    add("--end", nargs="*", metavar="TOKEN", help="stop after one of these; default: as imported")
+    add("--no-cache", action="store_true", help="read all tokens anew for each")
     add("--tokenizer", type=Path, metavar="PATH", help="in place of the checkpoint's own copy")
     add("--device", metavar="NAME", help="cpu or cuda; cuda where there is one if not given")
     return top
@@ -82,45 +88,21 @@ def load(
     return model.eval(), facts, loaded
 
 
-@torch.no_grad()
-def generate(
-    model: nn.Module,
-    ids: Sequence[int],
-    count: int,
-    *,
-    window: int | None = None,
-    known: int | None = None,
-    temperature: float = 0.8,
-    top_k: int = 0,
-    seed: int = 0,
-) -> list[int]:
-    """``count`` token ids that follow ``ids``; each is drawn from the whole window before it.
+def end_tokens(folder: Path, tokenizer: Tokenizer, named: Sequence[str] | None) -> frozenset[int]:
+    """The ids that end a text: those ``named``, else what the checkpoint says of itself.
 
-    ``window``: how many positions it reads; ``known``: ids from there on have no text and
-    are not drawn. Raises Refusal where forward without labels returns no logits [b, s, v].
+    An imported checkpoint has the ``eos_token_id`` of its generation_config.json; one that was
+    trained here says nothing. Raises Refusal for a token that the tokenizer does not know.
     """
-    device = next(model.parameters()).device
-    generator = torch.Generator().manual_seed(seed)
-    text = list(ids)
-    for _ in range(count):
-        context = torch.tensor(text[-window:] if window else text, device=device)
-        logits = model(input_ids=context[None])
-        logits = logits[0] if isinstance(logits, tuple) else logits
-        if not isinstance(logits, Tensor) or logits.dim() != 3:
-            raise Refusal(
-                f"forward of {type(model).__name__} without labels returns no logits of 3 "
-                "dimensions [b, s, v] to sample from."
-            )
-        text.append(_draw(logits[0, -1, :known].float().cpu(), temperature, top_k, generator))
-    return text[len(ids) :]
-
-
-def _draw(logits: Tensor, temperature: float, top_k: int, generator: torch.Generator) -> int:
-    if temperature == 0:
-        return int(logits.argmax())
-    if 0 < top_k < len(logits):
-        logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], -torch.inf)
-    return int(torch.multinomial((logits / temperature).softmax(0), 1, generator=generator))
+    if named is None:
+        file = checkpoint.find(folder) / GENERATION
+        given = json.loads(file.read_text())["eos_token_id"] if file.is_file() else []
+        return frozenset(given if isinstance(given, list) else [given])
+    found = {text: tokenizer.id_of(text) for text in named}
+    for text, id in found.items():
+        if id is None:
+            raise Refusal(f"--end {text!r} is no token of the tokenizer.")
+    return frozenset(id for id in found.values() if id is not None)
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -128,6 +110,8 @@ def _main(arguments: Sequence[str]) -> int:
     for name, least in (("tokens", 1), ("temperature", 0), ("top_k", 0)):
         if getattr(options, name) < least:
             raise Refusal(f"--{name.replace('_', '-')} {getattr(options, name)} is below {least}.")
+    if not 0 < options.top_p <= 1:
+        raise Refusal(f"--top-p {options.top_p} is not in (0, 1].")
     if not math.isfinite(options.temperature):
         raise Refusal(f"--temperature {options.temperature} is no finite number.")
     device = choose_device(options.device)
@@ -142,11 +126,13 @@ def _main(arguments: Sequence[str]) -> int:
         model,
         ids,
         options.tokens,
+        draw=Draw(options.temperature, options.top_k, options.top_p),
         window=facts.seq_length,  # what lies beyond it was never trained
         known=tokenizer.size,
-        temperature=options.temperature,
-        top_k=options.top_k,
+        ends=end_tokens(options.checkpoint, tokenizer, options.end),
         seed=options.seed,
+        cache=not options.no_cache,
+        say=lambda reason: print(reason, file=sys.stderr),
     )
     # A character that ends cut off in the middle shows as a replacement mark.
     print(tokenizer.decode([*ids, *new]))

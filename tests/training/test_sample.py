@@ -8,9 +8,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from specc.runtime import Mesh, sample, train
+from specc.runtime import Mesh, checkpoint, sample, train
+from specc.runtime.generation import Draw, generate
 from specc.runtime.page import load_page
-from specc.runtime.sample import generate, load
+from specc.runtime.refusal import Refusal
+from specc.runtime.sample import end_tokens, load
 
 
 def run(*arguments: object) -> None:
@@ -76,11 +78,27 @@ def test_the_window_moves_and_unknown_ids_are_not_drawn() -> None:
             logits[..., input_ids.shape[1]] = 1.0
             return (logits,)
 
-    new = generate(Counts(), [0], 5, window=3, known=9, temperature=0)
+    likeliest = Draw(temperature=0)
+    new = list(generate(Counts(), [0], 5, window=3, known=9, draw=likeliest))
     assert new == [1, 2, 3, 3, 3]
-    assert generate(Counts(), [0], 2, temperature=0) == [9, 9]
+    assert list(generate(Counts(), [0], 2, draw=likeliest)) == [9, 9]
 
 
 def test_a_page_of_a_users_class_is_sampled(mean_page: Path) -> None:
     model = load_page(mean_page).build(Mesh.single(), load_page(mean_page).config())
-    assert len(generate(model, [1, 2], 4, window=16)) == 4
+    assert len(list(generate(model, [1, 2], 4, window=16))) == 4
+
+
+def test_end_tokens_are_named_or_those_of_an_imported_checkpoint(
+    tiny_page: Path, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    run(tiny_page, "--data", text, "--steps", 1, "--seq-length", 8, "--out", out)
+    _, _, tokenizer = load(load_page(tiny_page), out)
+    assert end_tokens(out, tokenizer, None) == frozenset()
+    assert end_tokens(out, tokenizer, ["\n", "x"]) == frozenset(b"\nx")
+    with pytest.raises(Refusal, match="'xy' is no token"):
+        end_tokens(out, tokenizer, ["xy"])
+    for given, ids in (("7", {7}), ("[7, 9]", {7, 9})):
+        (checkpoint.find(out) / "generation_config.json").write_text(f'{{"eos_token_id": {given}}}')
+        assert end_tokens(out, tokenizer, None) == ids
