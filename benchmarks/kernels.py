@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 # The first kind that has a word of the kernel's name takes it.
 KINDS = {
+    "collectives": ("nccl",),
     "attention": ("fmha", "flash", "sdpa", "cudnn"),
     "matrix products": ("gemm", "nvjet", "cutlass", "cublas", "splitk"),
     "AdamW": ("adam", "_sqrt_"),  # the compiled one is the only kernel that takes a square root

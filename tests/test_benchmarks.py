@@ -40,6 +40,7 @@ def test_idle_is_what_no_kernel_covers(load, pairs: list[tuple[int, int]]) -> No
         ("void multi_tensor_apply_kernel<LpNormFunctor>", "gradient norm and clip"),
         ("triton_poi_fused_add_copy__div_mul_sqrt_sub_unbind_0", "AdamW"),
         ("triton_poi_fused_mul_silu_silu_backward_stack_view_1", "fused by the compiler"),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "collectives"),
         ("vectorized_elementwise_kernel", "other"),
     ],
 )  # fmt: skip
@@ -77,3 +78,17 @@ def test_learnable_ids_follow_zipf_and_repeat(load) -> None:
     assert counts[0] > counts[9] > counts[99]
     # A third repeat, and some of the others are drawn twice.
     assert (ids[:, 1:] == ids[:, :-1]).float().mean() > 1 / 3
+
+
+def test_a_layout_that_failed_is_a_row_of_its_own(load) -> None:
+    module: ModuleType = load("multi_gpu")
+    layout = module.parse_layouts("tp2 sp dp2")[0]
+    figures = {
+        "tokens": 900.0, "seconds": 0.5, "memory": 61.25, "nccl": 12.0, "losses": [4.0, 3.0]
+    }  # fmt: skip
+    assert module.row(layout, figures, 1000.0, 0) == (
+        "| tp2 sp dp2 | 4 | 900 | 90.0% | 500.0 | 61.2 | 12.0 | 4.0000 to 3.0000 |"
+    )
+    assert module.row(layout, {}, 1000.0, 3) == (
+        "| tp2 sp dp2 | 4 | failed with status 3 | | | | | |"
+    )
