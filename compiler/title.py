@@ -10,7 +10,9 @@ from pathlib import Path
 import jinja2
 from torch import nn
 
+from specc.templates.mlp import FeedForward
 from specc.templates.moe import MoELayer
+from specc.templates.shared_experts import SharedExpertMLP
 
 from .facts import Facts
 from .kinds import Kind
@@ -58,6 +60,7 @@ def title_and_facts(
         count=count,
         active=_active(root),
         moe_layers=_moe_layers(root),
+        dense=_dense(root),
         norms=_norms(residuals, body),
     )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -76,6 +79,12 @@ def _active(root: nn.Module) -> str | None:
 
 def _moe_layers(root: nn.Module) -> list[MoELayer]:
     return [module for module in root.modules() if isinstance(module, MoELayer)]
+
+
+def _dense(root: nn.Module) -> bool:
+    """Whether any feed-forward half of a layer is without experts."""
+    own = (m for m in root.modules() if isinstance(m, FeedForward))
+    return not _moe_layers(root) or any(not isinstance(m, SharedExpertMLP) for m in own)
 
 
 def _short(number: int) -> str:

@@ -193,12 +193,12 @@ def load_page(path: str | Path) -> Page:
         raise Refusal(f"{path} has no build_model, so it is no page; `specc compile` writes one.")
     loss = getattr(module, "LOSS", None)
     config_class = getattr(module, "Config", None)
-    layers, cut = _cut_places(module)
+    layers, cut = cut_places(module)
     no_stages = getattr(module, "NO_STAGES", None)
     return Page(path, body, loss, build_model, config_class, layers, cut, no_stages)
 
 
-def _cut_places(module: ModuleType) -> tuple[tuple[str, ...] | None, CutPlaces | None]:
+def cut_places(module: ModuleType) -> tuple[tuple[str, ...] | None, CutPlaces | None]:
     """LAYERS, and with FIRST_STAGE and LAST_STAGE."""
     layers = getattr(module, "LAYERS", None)
     if layers is None:

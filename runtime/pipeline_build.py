@@ -86,7 +86,7 @@ def build_pipeline(
     Raises Refusal where the page cannot be cut, or not so.
     """
     places = seats(how.schedule, mesh.pp.size, how.stages_per_rank)
-    stages = Stages(places, how.layers_per_stage, _active(config))
+    stages = Stages(places, how.layers_per_stage, active_share(config))
     models: dict[int, nn.Module] = {}
     for stage, seat in enumerate(places):
         if seat == mesh.pp.rank:
@@ -98,7 +98,7 @@ def build_pipeline(
     return model, Pipeline(models, mesh, how.schedule, places, device)
 
 
-def _active(config: Any) -> float:
+def active_share(config: Any) -> float:
     """The part of the experts' weights that one token meets."""
     experts, taken = (
         getattr(config, name, None) for name in ("num_moe_experts", "moe_router_topk")

@@ -94,6 +94,7 @@ class AttentionCall:
     - `scale`: what scores are multiplied by; None: 1 / sqrt(head_dim).
     - `sinks`: "learned", "zero" or None; `masked`: a mask tensor is given beside.
     - `dropout`: of the weights, in training.
+    - `latent`, `shared`, `query_latent`: see `latents.Latent`; known once a run has been read.
     """
 
     path: str
@@ -111,6 +112,9 @@ class AttentionCall:
     scale: float | None = None
     dropout: float = 0.0
     masked: bool = False
+    latent: int | None = None
+    shared: int | None = None
+    query_latent: int | None = None
 
 
 class Form(NamedTuple):

@@ -15,7 +15,7 @@ from .tree import Architecture, Part, Value, Weight
 # A weight's shape follows from the facts of these.
 _SHAPED = {
     "norm": ("size",),
-    "linear": ("in", "out"),
+    "linear": ("experts", "in", "out"),
     "output": ("size", "vocabulary"),
     "embedding": ("size", "vocabulary", "positions", "rows"),
 }

@@ -24,6 +24,14 @@ SHOWN = {
     *("attn_logit_softcapping", "rope_scaling_factor", "rope_scaling_low_freq_factor"),
     *("yarn_beta_fast", "yarn_beta_slow", "yarn_mscale", "yarn_mscale_all_dim"),
     *("rope_scaling_high_freq_factor", "rope_scaling_original_max_position_embeddings"),
+    # Of experts and their routers.
+    *("num_moe_experts", "moe_router_topk", "moe_layer_freq", "moe_ffn_hidden_size"),
+    *("moe_shared_expert_intermediate_size", "moe_aux_loss_coeff", "moe_z_loss_coeff"),
+    *("moe_router_num_groups", "moe_router_group_topk", "moe_router_topk_scaling_factor"),
+    *("moe_router_bias_update_rate", "moe_input_jitter_eps", "moe_expert_capacity_factor"),
+    # Of latent attention and of tokens predicted ahead.
+    *("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
+    "mtp_num_layers",
 }
 
 

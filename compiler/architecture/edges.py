@@ -26,6 +26,12 @@ class _Tracer:
         self.origins: dict[tuple[int | str, int], tuple[str, ...]] = {}
         self.above: dict[str, set[str]] = {}  # all that a child's input came from
         self.found: dict[tuple[str, str, bool], tuple[str, ...]] = {}
+        self.rows = {
+            result.shape[0]
+            for step in flow.steps
+            for result in step.results
+            if step.name == "dispatch" and len(result.shape) == 2
+        }
         for number, (word, form) in enumerate(flow.inputs):
             parts = list(values(form))
             if word in ("positions", "rotary", "labels"):
@@ -94,10 +100,23 @@ class _Tracer:
             self.found.setdefault((source, target, residual), self.shape(value))
 
     def shape(self, value: Value) -> tuple[str, ...]:
-        """In letters where a dimension is the batch or the sequence, else in numbers."""
-        shape = [str(n) for n in value.shape]
+        """In letters where a dimension is the batch or the sequence, else in numbers.
+
+        Rows of experts are `2·b·s`, or `r` where their capacity makes them another number.
+        """
+        shape = [self.size(n) for n in value.shape]
         if value.shape[:2] == (1, self.places):
             shape[:2] = ["b", "s"]
         elif value.shape[:2] == (self.places, 1):
             shape[:2] = ["s", "b"]
-        return tuple("s" if n == str(self.places) else n for n in shape)
+        elif len(shape) == 2 and shape[0].endswith("·s"):
+            shape[0] = shape[0].replace("·s", "·b·s")
+        elif value.shape and value.shape[0] in self.rows:
+            shape[0] = "r" if shape[0].isdecimal() else "b·s"
+        return tuple(shape)
+
+    def size(self, number: int) -> str:
+        times, more = divmod(number, self.places)
+        if more or not times:
+            return str(number)
+        return f"{times}·s" if times > 1 else "s"

@@ -13,7 +13,7 @@ from specc.runtime import PositionEmbedding, VocabParallelEmbedding
 
 from .calls import Step
 from .facts_mlp import mlp_facts
-from .facts_moe import loss_facts, moe_facts, router_facts
+from .facts_moe import chosen_facts, loss_facts, moe_facts, router_facts
 from .kinds import ACTIVATIONS
 from .known import Facts, Known
 
@@ -34,7 +34,8 @@ def facts_of(kind: str, known: Known) -> Facts:
         "activation": _activation,
     }
     maker = makers.get(kind)
-    return {} if maker is None else maker(known)
+    found: Facts = {} if maker is None else maker(known)
+    return chosen_facts(known.steps) | found
 
 
 def _attention(known: Known) -> Facts:
@@ -44,6 +45,9 @@ def _attention(known: Known) -> Facts:
     found: Facts = {"heads": first.heads, "groups": first.groups, "head_dim": first.head_dim}
     if first.value_dim != first.head_dim:
         found["value_dim"] = first.value_dim
+    for name in ("latent", "shared", "query_latent"):
+        if (channels := getattr(first, name)) is not None:
+            found[name] = channels
     if first.causal is not None:
         found["causal"] = first.causal
     if first.window is not None:

@@ -28,19 +28,34 @@ def chooses(steps: Sequence[Step]) -> bool:
     return any(step.name in CHOICES for step in steps)
 
 
+def chosen_facts(steps: Sequence[Step]) -> Facts:
+    """`topk`: how many of the highest values a forward's own steps choose for each place."""
+    counts = (s.results[0].shape[-1] for s in steps if s.name in CHOICES and s.results)
+    count = next(counts, None)
+    return {} if count is None else {"topk": count}
+
+
 def moe_facts(known: Known) -> Facts:
-    """`experts`, and the `topk` of them that a token goes to."""
+    """`experts`, the `topk` of them that a token goes to, what each is (`activation`, `size`);
+    `padded`: all have as many rows.
+    """
     for step in known.steps:
         if step.name == "dispatch":
             chosen, count = step.args[2], step.args[3]
-            return {"experts": count, "topk": chosen.shape[-1]}
+            found: Facts = {"experts": count, "topk": chosen.shape[-1]}
+            inner = next((c for c in known.children if c.fact("experts") is not None), None)
+            if inner is not None:
+                found |= {n: v for n, v in inner.facts if n in ("activation", "size")}
+            if dict(step.kwargs).get("capacity") is not None:
+                found["padded"] = True
+            return found
     return {}
 
 
 def router_facts(known: Known) -> Facts:
     """`scores`, what they were before and after the choice, and all that bends it."""
-    found: Facts = {"scores": _scores(known.steps)}
     choice = next(step for step in known.steps if step.name in CHOICES)
+    found: Facts = {"scores": _scores(known.steps)}
     if choice.name == "group_limited_topk":
         groups, group_topk = choice.args[2:4]
         found["groups"] = (group_topk, groups)

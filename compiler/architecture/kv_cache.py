@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .flops import mixes_places, not_of_the_sequence
+from .latents import latents
 from .run import Run
 
 
@@ -12,7 +13,8 @@ class NothingSaysError(Exception):
 
 def bytes_per_token(run: Run, size: int) -> int:
     """What one more token adds while no window is full: groups * (d + d_v) numbers of `size` bytes
-    for each attention (Shazeer, arXiv 1911.02150; Ainslie et al., arXiv 2305.13245).
+    for each attention (Shazeer, arXiv 1911.02150; Ainslie et al., arXiv 2305.13245). Of latent
+    attention the latent, and the keys' part that all heads share (arXiv 2405.04434, section 2.1).
 
     Raises NothingSaysError where a model has no attention, computes one by hand, or attends other
     places than those of the sequence.
@@ -39,11 +41,11 @@ def _bytes(run: Run, size: int, length: int) -> int:
     for call in run.attention:
         if why := not_of_the_sequence(call, run):
             raise NothingSaysError(f"{why}, and nothing says which are kept")
-    return sum(
-        run.times(call.path)
-        * call.groups
-        * (call.head_dim + call.value_dim)
-        * size
-        * min(length, call.window or length)
-        for call in run.attention
-    )
+    narrow = latents(run)
+    total = 0
+    for number, call in enumerate(run.attention):
+        kept = call.groups * (call.head_dim + call.value_dim)
+        if number in narrow:
+            kept = narrow[number].width + narrow[number].shared
+        total += run.times(call.path) * kept * size * min(length, call.window or length)
+    return total

@@ -68,6 +68,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "split": (2,),
     "split_with_sizes": (2,),
     "tile": (),
+    "topk": (2,),
     "unflatten": (1,),
     "view": (),
     "zeros": (),
@@ -82,7 +83,10 @@ METHODS = {
 }
 PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
 # Functions of the runtime whose numbers are facts of a part.
-FACTS = {"attention", "rotary_tables", "apply_rotary"}
+FACTS = {
+    *("attention", "rotary_tables", "apply_rotary"),
+    *("dispatch", "expert_capacity", "group_limited_topk", "within_capacity"),
+}
 # What a reader calls what these give.
 KNOWN = {
     "rotary_tables": "rotary",

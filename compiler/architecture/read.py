@@ -83,12 +83,13 @@ class _Reader:
         return (*laws, *buffers)
 
     def new_part(self, path: str, ran: str, module: nn.Module, name: str, *, element: bool) -> Part:
-        children = self.children(path, module)
+        kind = library_kind(module)
+        # What a router's loss keeps of a step is no part of the model.
+        children = () if kind == "router part" else self.children(path, module)
         calls = {phase: self.run.calls.get(phase, {}).get(ran, ()) for phase, _ in PHASES}
         call = next((of_one[0] for of_one in calls.values() if of_one), None)
         weights = self.weights(path, module)
         own_attention = self.attentions.of(call)
-        kind = library_kind(module)
         if kind is None:
             attends = bool(own_attention)
             kind = kind_of(call, children, attends=attends, element=element)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from .calls import AttentionCall, ModuleCall, Value
 from .handmade import handmade_attention, mask_is_causal
 from .initial import is_triangle
+from .latents import latents
 from .run import Run
 from .tree import Part
 
@@ -15,14 +16,26 @@ class Attentions:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.buffers = dict(run.model.named_buffers())
+        self.latents = latents(run)
 
     def of(self, call: ModuleCall | None) -> tuple[AttentionCall, ...]:
         """The attentions of one call of a module, its own steps alone."""
         if call is None:
             return ()
         numbers = [s.attention for s in call.steps if s.attention is not None]
-        found = tuple(self.with_mask(self.run.attention[n], call) for n in numbers)
+        found = tuple(self.with_mask(self.with_latent(n), call) for n in numbers)
         return found + tuple(handmade_attention(call, self.is_causal))
+
+    def with_latent(self, number: int) -> AttentionCall:
+        attention, latent = self.run.attention[number], self.latents.get(number)
+        if latent is None:
+            return attention
+        return replace(
+            attention,
+            latent=latent.width,
+            shared=latent.shared or None,
+            query_latent=latent.queries,
+        )
 
     def with_mask(self, attention: AttentionCall, call: ModuleCall) -> AttentionCall:
         """An attention under a mask, with what the mask's making says of it."""

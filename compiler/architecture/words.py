@@ -8,9 +8,12 @@ _OF_ROUTER = ("coefficient", "rate", "epsilon")  # what its losses and counts ha
 
 # Facts that make up one phrase together, by kind of part.
 HEADLINE: dict[str, tuple[str, ...]] = {
-    "attention": ("heads", "groups", "head_dim", "value_dim"),
+    "attention": (
+        *("heads", "groups", "head_dim", "value_dim"),
+        *("latent", "shared", "query_latent"),
+    ),
     "mlp": ("experts", "activation", "size"),
-    "moe": ("experts", "topk"),
+    "moe": ("experts", "topk", "activation", "size"),
     "router": ("scores",),
     "router part": ("type", *_OF_ROUTER),
     "norm": ("type", "zero_centered"),
@@ -27,6 +30,7 @@ _MODEL = ("hidden", "vocabulary")  # said together, compared one by one
 # What goes without saying where a part is named and nothing is compared.
 _UNSAID = {("causal", True), ("bias", False), ("gather_output", True), ("epsilon", 1e-5)}
 _UNSAID_NAMES = {("*", "init"), ("*", "loss"), ("norm", "size")}
+_UNSAID_NAMES |= {("router", "topk"), ("router part", "topk")}  # said of the experts
 
 _CUTS: dict[Value, str] = {None: "whole on every rank", 0: "cut by rows", 1: "cut by columns"}
 _ABSENT = {
@@ -40,6 +44,8 @@ _ABSENT = {
     "init": "its constructor's own initial values",
     "gather_output": "output not gathered",
     "frozen": "trained",
+    "padded": "not padded",
+    "drops": "none dropped",
 }
 
 
@@ -64,7 +70,7 @@ def headline(part: Part) -> str:
         experts = f"{facts['experts']} × " if "experts" in facts else ""
         return experts + _joined(facts.get("activation"), facts.get("size"))
     if part.kind == "moe":
-        return _of_experts(part, facts)
+        return _of_experts(facts)
     if part.kind == "router":
         return str(facts.get("scores"))
     if part.kind == "router part":
@@ -120,6 +126,10 @@ def phrase(kind: str, name: str, value: Value) -> str:
         return f"from {value[0]} of {value[1]} groups"
     if name == "choice_bias":
         return "chosen by a bias too"
+    if name == "topk":
+        return f"top {value}"
+    if name == "padded":
+        return "padded to their capacity"
     if name == "scaling":
         return f"times {number(value)}"
     if name == "capacity":
@@ -160,6 +170,8 @@ def _heads(facts: dict[str, Value]) -> str:
         return "attention"
     values = facts.get("value_dim")
     of = f"{size}" if values is None else f"{size}, values of {values}"
+    if facts.get("latent") is not None:
+        return f"MLA {heads} heads of {of}, {_latents(facts)}"
     if groups is None or groups == heads:
         return f"MHA {heads} heads of {of}" if heads != 1 else f"1 head of {of}"
     if groups == 1:
@@ -167,13 +179,36 @@ def _heads(facts: dict[str, Value]) -> str:
     return f"GQA {heads}/{groups} heads of {of}"
 
 
-def _of_experts(part: Part, facts: dict[str, Value]) -> str:
+def _latents(facts: dict[str, Value]) -> str:
+    """What keys, values and queries are made of: channels of a token."""
+    shared, queries = facts.get("shared"), facts.get("query_latent")
+    text = f"keys and values from {facts['latent']}"
+    text += f" and {shared} of all heads" if shared is not None else ""
+    return text + (f", queries from {queries}" if queries is not None else "")
+
+
+def whole_words(part: Part) -> str:
+    """`words` of a part that stands alone: of experts also how they are chosen, and what every
+    token goes to beside them.
+    """
+    if part.kind == "router":
+        return ", ".join(filter(None, (words(part), *(words(child) for child in part.children))))
+    if part.kind != "moe":
+        return words(part)
+    shared = [f"shared {words(c)}" for c in part.children if c.kind == "mlp" and not _dealt_out(c)]
+    routers = [whole_words(child) for child in part.children if child.kind == "router"]
+    return ", ".join((words(part), *shared, *routers))
+
+
+def _dealt_out(part: Part) -> bool:
+    """Whether a part is the experts that a router deals tokens out to."""
+    return part.fact("experts") is not None
+
+
+def _of_experts(facts: dict[str, Value]) -> str:
     """`2 of 8 experts, each SwiGLU 14336`; those of all tokens are said by their own part."""
     text = f"{facts.get('topk')} of {facts.get('experts')} experts"
-    inner = next((c for c in part.children if c.fact("experts") is not None), None)
-    if inner is None:
-        return text
-    each = _joined(inner.fact("activation"), inner.fact("size"))
+    each = _joined(facts.get("activation"), facts.get("size"))
     return f"{text}, each {each}" if each else text
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from ..architecture.difference import Change, FactChange
 from ..architecture.tree import Part
-from ..architecture.words import HEADLINE, headline, words
+from ..architecture.words import HEADLINE, headline, whole_words, words
 from .fact_phrases import count_layers, fact_phrases
 from .phrase import Phrase
 
@@ -61,7 +61,7 @@ def _whole(part: Part) -> str:
     """The words of a part, or of the only one that it holds."""
     if not words(part) and len(part.children) == 1 and not part.children[0].indices:
         return _whole(part.children[0])
-    return said(part)
+    return whole_words(part) or part.label
 
 
 def _replaced(before: str, after: str) -> Phrase:

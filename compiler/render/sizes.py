@@ -18,6 +18,8 @@ _FORMULAS: tuple[Callable[[_Numbers], int], ...] = (
     lambda f: f["in"],
     lambda f: f["out"],
     lambda f: f["gates"] * f["size"],  # gate and up are one product
+    lambda f: f["experts"],
+    lambda f: f["topk"],
     lambda f: f["heads"],
     lambda f: f["head_dim"],
     lambda f: f["heads"] * f["head_dim"],

@@ -70,7 +70,8 @@ def _below(whole: Frame, measured: Size, layout: Degrees | None) -> list[str]:
     """The lines below the drawing."""
     if layout is None:
         return []
-    marked = any(block.marks for block in whole.walk() if type(block) is Block)
+    found = [block.marks for block in whole.walk() if type(block) is Block]
+    marked = {text for marks in found for text in (*marks.entry, *marks.during, *marks.exit)}
     room = measured.left + measured.right
     texts = legend(layout, marked)
     return ["", *(line for text in texts for line in STYLES["legend"].wrap(text, room))]

@@ -7,7 +7,7 @@ The rules are those of the tables in the docstrings of the runtime's parallel la
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from specc.runtime.layouts import Degrees
 
@@ -29,6 +29,8 @@ def marks(part: Part, layout: Degrees | None) -> Marks:
     during: list[str] = []
     exit: list[str] = []
     for _, times, below in part.walk():
+        found = _of_experts(below, layout)
+        entry, during, exit = [*entry, *found.entry], [*during, *found.during], [*exit, *found.exit]
         if below.kind == "attention" and below.fact("heads") and layout.cp > 1:
             during += [text.format(cp=layout.cp) for text in _ROUND[layout.cp_comm_type]]
         if layout.tp > 1:
@@ -36,6 +38,25 @@ def marks(part: Part, layout: Degrees | None) -> Marks:
             entry += found.entry * times
             exit += found.exit * times
     return Marks(_counted(entry), _counted(during), _counted(exit))
+
+
+def _of_experts(part: Part, layout: Degrees) -> Marks:
+    """Of experts, where the rows go over ep and etp and come back, and of what a router counts or
+    drops of the whole micro-batch. The dispatcher is the runtime's default, "alltoall".
+    """
+    tokens = [f"{axis}{size}" for axis, size in (("tp", layout.tp), ("cp", layout.cp)) if size > 1]
+    if part.kind == "router" and tokens and part.fact("capacity") is not None:
+        return Marks(during=(f"all-gather choices over {' '.join(tokens)}",))
+    if part.kind == "router part" and str(part.fact("type")).startswith("load balancing"):
+        every = [f"dp{layout.dp}"] * (layout.dp > 1) + tokens
+        over = every if str(part.fact("type")).endswith("global batch") else tokens
+        return Marks(during=(f"all-reduce counts over {' '.join(over)}",) if over else ())
+    if part.kind == "mlp" and part.fact("experts") is not None:
+        over = [f"{a}{n}" for a, n in (("ep", layout.ep), ("etp", layout.expert_tp)) if n > 1]
+        rows = tuple(f"all-to-all rows over {axis}" for axis in over)
+        whole = layout.tp > 1 and not layout.sequence_parallel  # tokens were dealt out over tp
+        return Marks(rows, exit=(*rows[::-1], *([f"all-gather over tp{layout.tp}"] * whole)))
+    return Marks()
 
 
 def _of_weight(part: Part, layout: Degrees) -> Marks:
@@ -61,13 +82,25 @@ def _counted(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{n} × {text}" if n > 1 else text for text, n in Counter(texts).items())
 
 
-def legend(layout: Degrees, marked: bool) -> list[str]:
-    """Sentences below a drawing: what the marks are, and what FSDP does, which no block shows."""
+def legend(layout: Degrees, marked: Collection[str]) -> list[str]:
+    """Sentences below a drawing: what the marks in it are, and what no block shows (a pipeline,
+    FSDP).
+    """
     said = [f"At {layout}. Shapes and parameters are of the whole model, before any cut."]
     if marked:
+        adjoints = ["of all-gather reduce-scatter", "of all-reduce all-reduce"]
+        if any("all-to-all" in mark for mark in marked):
+            adjoints.append("of all-to-all the way back")
+        if any("counts" in mark or "choices" in mark for mark in marked):
+            adjoints.append("of counts and choices none")
         said.append(
             "Marks are the forward's collectives; the backward has the adjoint of each: "
-            "of all-gather reduce-scatter, of all-reduce all-reduce."
+            f"{', '.join(adjoints)}."
+        )
+    if layout.pp > 1:
+        said.append(
+            f"Pipeline of {layout.stages} stages: they share out the layers, and each sends the "
+            "next one tensor."
         )
     if layout.stage:
         gathers = {

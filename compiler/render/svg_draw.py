@@ -9,7 +9,7 @@ from .svg_head import Line
 from .svg_items import Block, Frame
 from .svg_lines import draw_lines
 from .svg_pen import Pen
-from .svg_sizes import MARK, PAD, Size, head_clear, head_height
+from .svg_sizes import MARK, PAD, Size, head_clear, head_height, mark_width
 from .svg_text import STYLES, clean
 
 SIGNS = {
@@ -111,12 +111,12 @@ class Drawing:
 
 def draw_mark(pen: Pen, text: str, x: float, y: float) -> None:
     """A collective, on the line that it interrupts."""
-    width = STYLES["mark"].width(text) + 16
+    width = mark_width(text)
     pen.box("pill", x - width / 2, y, width, 18, 9)
     pen.text("mark", x, y + 12.5, text, "middle")
 
 
 def _known(kind: str) -> str:
     """A class of the stylesheet."""
-    known = ("attention", "mlp", "norm", "linear", "embedding", "output", "layer")
+    known = ("attention", "mlp", "norm", "linear", "embedding", "output", "layer", "router")
     return kind if kind in (*known, "stack", "period", "more") else "module"

@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 from specc.runtime.layouts import Degrees
 
 from ..architecture.tree import Architecture, Edge, Part
-from ..architecture.words import headline, words
+from ..architecture.words import headline, whole_words, words
 from .svg_collectives import marks
 from .svg_items import INSIDE, THIN, Block, Frame, Link
 from .svg_stack import shortened, stack
 from .svg_text import clean
 
 # One block each, whatever is in it: its words say that.
-_WHOLE = frozenset({"attention", "mlp", "linear"}) | THIN
+_WHOLE = frozenset({"attention", "mlp", "linear", "router"}) | THIN
 _TITLES = {
     "attention": "Attention",
     "mlp": "MLP",
     "linear": "Linear",
     "embedding": "Embedding",
     "output": "Output",
+    "router": "Router",
 }
 _CHILDREN = 40  # of one frame; a drawing with more is no drawing
 
@@ -53,8 +54,10 @@ class _Maker:
         return self.frame(part, path, name)
 
     def block(self, part: Part, path: str, name: str) -> Block:
-        said = clean(", ".join(filter(None, (words(part), _inside(part)))))
+        said = clean(", ".join(filter(None, (whole_words(part), _inside(part)))))
         title = _TITLES.get(part.kind, clean(part.label))
+        if part.kind == "mlp" and part.fact("experts") is not None:
+            title = "Experts"
         if part.kind in THIN:
             title, said = clean(headline(part)) or title, ""
         return Block(
@@ -76,7 +79,14 @@ class _Maker:
         if part.kind not in ("model", "layer"):  # the line outside says what comes in
             links = tuple(replace(k, label="") if k.source == INSIDE else k for k in links)
         own = ", ".join(
-            f"{w.name} {' × '.join(map(str, w.shape))}" for w in part.weights if not w.tied_to
+            (
+                *([headline(part)] if part.kind == "moe" else ()),
+                *(
+                    f"{w.name} {' × '.join(map(str, w.shape))}"
+                    for w in part.weights
+                    if not w.tied_to
+                ),
+            )
         )
         if len(children) > _CHILDREN:
             children, links = _elided(children, links)
@@ -120,7 +130,7 @@ def _inside(part: Part) -> str:
     """What a part that is drawn whole has beside linear layers: `RMSNorm on q_norm, k_norm`."""
     found: dict[str, list[str]] = {}
     for child in part.children:
-        if child.kind not in ("linear", part.kind) and _whole(part):
+        if child.kind not in ("linear", "router part", part.kind) and _whole(part):
             found.setdefault(headline(child) or child.label, []).append(shortened(child.segment))
     return "; ".join(f"{what} on {', '.join(names)}" for what, names in found.items())
 

@@ -88,6 +88,11 @@ class Size:
         return SHADOW if self.block.times > 1 else 0
 
 
+def mark_width(text: str) -> float:
+    """Of a mark, its round ends included."""
+    return STYLES["mark"].width(text) + 16
+
+
 def head_height(lines: Sequence[Line]) -> float:
     return sum(line.height for line in lines)
 
@@ -107,6 +112,7 @@ def size(block: Block, width: float = WIDE) -> Size:
     """Measure a block and all in it."""
     if isinstance(block, Frame):
         return _frame(block, width)
+    width = max([width, *(mark_width(text) + 8 for text in block.marks.during)])
     lines = head(block, width - 2 * PAD)
     marks = len(block.marks.during) * MARK
     padding = 10 if block.kind in THIN else 18

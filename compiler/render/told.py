@@ -12,13 +12,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from ..architecture.difference import Change, Difference, FactChange
+from ..architecture.words import HEADLINE
 from .plumbing import same_stream
 from .sizes import Facts, dimensions, size_follows
 
-# Facts of a kind that follow from the sizes of the model; the width of an MLP follows from nothing.
+# Facts of a kind that follow from what is above; the width of an MLP follows from nothing.
 _SIZES = {
     "norm": ("size",),
-    "linear": ("in", "out"),
+    "router": ("topk",),
+    "router part": ("topk",),
+    "linear": ("experts", "in", "out"),
     "embedding": ("size", "vocabulary"),
     "output": ("size", "vocabulary", "in", "out"),
 }
@@ -71,7 +74,15 @@ class Told:
         for fact in change.facts:
             if self._follows(change, fact):
                 found |= {fact.name}
-        return found
+        return found | self._of_experts(change)
+
+    def _of_experts(self, change: Change) -> frozenset[str]:
+        """Of experts, all that is said where their number is: what each of them is."""
+        both = [part for part in (change.before, change.after) if part and part.fact("experts")]
+        above = [facts for facts in (self.before, self.after) if "topk" in facts]
+        if len(both) < 2 or len(above) < 2 or both[1].kind != "mlp":
+            return frozenset()
+        return frozenset({fact.name for fact in change.facts} & {*HEADLINE["mlp"]})
 
     def explain(self, change: Change) -> bool:
         """Whether a part differs in nothing but what follows from what stands above."""

@@ -46,6 +46,28 @@ _ATTENTION = """class Layer(nn.Module):
 
 """
 
+_LATENTS = """class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_down = nn.Linear(WIDTH, 20, bias=False)
+        self.q_norm = nn.RMSNorm(20)
+        self.q_up = nn.Linear(20, HEADS * 16, bias=False)
+        self.kv_down = nn.Linear(WIDTH, 10 + 6, bias=False)
+        self.kv_norm = nn.RMSNorm(10)
+        self.kv_up = nn.Linear(10, HEADS * (10 + 8), bias=False)
+        self.out = nn.Linear(HEADS * 8, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        latent, shared = self.kv_down(x).split((10, 6), -1)
+        kv = self.kv_up(self.kv_norm(latent)).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        k, v = kv.split((10, 8), -1)
+        k = torch.cat((k, shared.unsqueeze(1).expand(-1, HEADS, -1, -1)), -1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+"""
+
 _EXPERTS = """class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -82,6 +82,7 @@ _PEERS: dict[str, Callable[[], hf.PreTrainedModel]] = {
         },
     ),
     "llama3_405b": lambda: _llama3(126, 16384, 128, 53248),
+    "mixtral_8x7b": lambda: hf.MixtralForCausalLM(hf.MixtralConfig()),
     "mistral_7b": lambda: hf.MistralForCausalLM(hf.MistralConfig()),
     "nemotron4_15b": lambda: hf.NemotronForCausalLM(hf.NemotronConfig(num_key_value_heads=8)),
     "olmo_7b": lambda: hf.OlmoForCausalLM(hf.OlmoConfig()),
@@ -102,6 +103,11 @@ _PEERS: dict[str, Callable[[], hf.PreTrainedModel]] = {
             num_hidden_layers=28,
             num_attention_heads=28,
             num_key_value_heads=4,
+        )
+    ),
+    "qwen3_30b_a3b": lambda: hf.Qwen3MoeForCausalLM(
+        hf.Qwen3MoeConfig(
+            num_hidden_layers=48, num_attention_heads=32, head_dim=128, moe_intermediate_size=768
         )
     ),
     "qwen3_06b": lambda: _qwen3(28, 1024, 16, 3072, tie_word_embeddings=True),

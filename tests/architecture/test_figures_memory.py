@@ -14,8 +14,9 @@ from published_models import figures_of, number, run
 
 from specc.compiler.architecture.figure import Figure
 from specc.compiler.architecture.figures import figures
+from specc.compiler.architecture.figures_ranks import rank_figures
 from specc.compiler.architecture.figures_saved import measured
-from specc.compiler.architecture.rank_weights import RankWeights, rank_weights
+from specc.compiler.architecture.rank_weights import Cut, RankWeights, rank_weights
 from specc.compiler.architecture.run import run_page
 from specc.runtime import Mesh
 from specc.runtime.data_parallel import shard
@@ -25,6 +26,8 @@ from specc.runtime.model_shape import ModelShape
 from specc.runtime.page import load_page
 from specc.runtime.parameters import canonical_parameters, local_tensor
 from specc.runtime.peak_memory import moments
+from specc.runtime.pipeline_cut import Stages
+from specc.runtime.pipeline_schedules import seats
 from specc.runtime.workload import Workload
 
 LLAMA = Path(__file__).parents[2] / "generated_examples" / "llama.py"
@@ -145,33 +148,83 @@ NUMBERS = {
 }
 
 
-def on_this_rank(layout: str) -> int:
+MOE = {**NUMBERS, "num_moe_experts": 6, "num_layers": 4}
+
+
+def on_this_rank(name: str, layout: str) -> int:
     """Entries that a launched rank holds."""
     (degrees,) = parse_layouts(layout)
-    page, mesh = load_page(LLAMA), degrees.mesh()
-    model = page.build(
-        mesh,
-        page.config(NUMBERS),
-        wrap=lambda model: (
-            shard(model, mesh, dtype=torch.float32, zero=degrees.stage) if degrees.zero else None
-        ),
-    )
-    return sum(local_tensor(p).numel() for _, _, p in canonical_parameters(model))
+    page, mesh = load_page(LLAMA.with_name(name)), degrees.mesh()
+
+    def held(mesh: Mesh, stages: Stages | None) -> int:
+        model = page.build(
+            mesh,
+            page.config(MOE if name == "mixtral.py" else NUMBERS),
+            wrap=lambda model: (
+                shard(model, mesh, dtype=torch.float32, zero=degrees.stage)
+                if degrees.zero
+                else None
+            ),
+            stages=stages,
+        )
+        return sum(local_tensor(p).numel() for _, _, p in canonical_parameters(model))
+
+    if degrees.pp == 1:
+        return held(mesh, None)
+    where = seats(degrees.schedule, degrees.pp)
+    own = [stage for stage, rank in enumerate(where) if rank == mesh.pp.rank]
+    return sum(held(mesh.at_stage(stage, len(where)), Stages(where)) for stage in own)
 
 
-@pytest.mark.parametrize("layout", ["tp2 sp dp2", "dp4 zero1", "cp2:p2p dp2 replicate2", "tp4"])
+@pytest.mark.parametrize(
+    "layout",
+    ["tp2 sp dp2", "dp4 zero1", "cp2:p2p dp2 replicate2", "tp4", "pp2 dp2", "tp2 pp2:zbv"],
+)
 def test_the_fullest_of_real_ranks_holds_as_much(
     ranks: Callable[..., list[int]], layout: str
 ) -> None:
+    name = "mixtral.py" if "zbv" in layout else "llama.py"
+    check_against_ranks(ranks, name, layout)
+
+
+@pytest.mark.parametrize("layout", ["ep2 dp4", "tp2 ep2 etp1 dp2", "pp2 ep2 dp2"])
+def test_experts_are_shared_as_real_ranks_share_them(
+    ranks: Callable[..., list[int]], layout: str
+) -> None:
+    check_against_ranks(ranks, "mixtral.py", layout)
+
+
+def check_against_ranks(ranks: Callable[..., list[int]], name: str, layout: str) -> None:
     (degrees,) = parse_layouts(layout)
-    held = max(ranks(4, on_this_rank, layout))
-    assert weights(degrees) == RankWeights(held, 4 * held)
+    held = max(ranks(degrees.size, on_this_rank, name, layout))
+    numbers = MOE if name == "mixtral.py" else NUMBERS
+    found = weights(degrees, numbers, name)
+    assert (found.parameters, found.bytes) == (held, 4 * held)
+    assert len(found.stages) == (degrees.stages if degrees.pp > 1 else 0)
+    assert sum(stage.layers for stage in found.stages) in (0, numbers["num_layers"])
 
 
-def weights(degrees: Degrees, numbers: dict[str, int] = NUMBERS) -> RankWeights:
-    page = load_page(LLAMA)
+def weights(
+    degrees: Degrees, numbers: dict[str, int] = NUMBERS, name: str = "llama.py"
+) -> RankWeights:
+    page = load_page(LLAMA.with_name(name))
     config = page.config(numbers)
-    return rank_weights(lambda mesh: page.build(mesh, config, device="meta"), degrees)
+    cut = Cut(page.check_stages())
+    return rank_weights(lambda mesh: page.build(mesh, config, device="meta"), degrees, cut)
+
+
+def test_a_page_without_places_for_stages_has_its_own_sentence() -> None:
+    text = (LLAMA).read_text(encoding="utf-8").replace("FIRST_STAGE =", 'NO_STAGES = "why not" #')
+    (found,) = figures_at(text, "pp2")
+    assert found.value is None and found.note == "why not"
+    (found,) = figures_at(LLAMA.read_text(encoding="utf-8"), "pp32")
+    assert found.note == "32 stages share out 16 layers, and each needs one at least"
+
+
+def figures_at(text: str, layout: str) -> list[Figure]:
+    layouts = parse_layouts(layout)
+    found = rank_figures(run_page(text, "a page", length=64), layouts)
+    return [figure for figure in found if figure.name == f"weights.{layouts[0]}.parameters"]
 
 
 @pytest.mark.parametrize(

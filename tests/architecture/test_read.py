@@ -57,6 +57,7 @@ PAGES = {
     "diy_gpt": lambda: example("diy_gpt"),
     "gemma": lambda: drawn(**GEMMA),
     "gpt2": lambda: drawn(**GPT2),
+    "mixtral": lambda: example("mixtral"),
     "nano": lambda: NANO,
     "torch": lambda: TORCH,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from specc.compiler.architecture.tree import Architecture, Edge, Part, Value, Weight
@@ -47,6 +48,45 @@ def mlp(hidden: int = 4096, size: int = 14336) -> Part:
         "MLP",
         facts=(("activation", "SwiGLU"), ("size", size)),
         children=(linear("linear_fc1", hidden, 2 * size, 0), linear("linear_fc2", size, hidden, 1)),
+    )
+
+
+def experts(hidden: int = 4096, size: int = 14336, *, capacity: float | None = None) -> Part:
+    """Mixtral's, and a shared one."""
+    shape = ("b", "s", str(hidden))
+    scores: tuple[tuple[str, Value], ...] = (("scores", "softmax of the chosen"), ("topk", 2))
+    if capacity is not None:
+        scores += (("capacity", capacity), ("drops", "probs"))
+    loss = (("type", "load balancing loss"), ("coefficient", 0.02))
+    of_mlp: tuple[tuple[str, Value], ...] = (("activation", "SwiGLU"), ("size", size))
+    grouped = tuple(
+        Part(name, "linear", "Grouped", weights=(Weight("weight", (8, *rows), cut),))
+        for name, rows, cut in (
+            ("linear_fc1", (2 * size, hidden), 0),
+            ("linear_fc2", (hidden, size), 1),
+        )
+    )
+    router = Part(
+        "router",
+        "router",
+        "TopKRouter",
+        facts=scores,
+        weights=(Weight("weight", (8, hidden)),),
+        children=(Part("aux_loss", "router part", "AuxLoss", facts=loss),),
+    )
+    inner = Part("experts", "mlp", "GroupedMLP", facts=(("experts", 8), *of_mlp), children=grouped)
+    ends = (("", "router"), ("", "experts"), ("", "shared_experts"), ("router", "experts"))
+    return Part(
+        "mlp",
+        "moe",
+        "MoELayer",
+        facts=(("experts", 8), ("topk", 2), *of_mlp),
+        children=(router, inner, replace(mlp(hidden, 1024), name="shared_experts")),
+        edges=(
+            *(Edge(a, b, shape) for a, b in ends),
+            Edge("experts", "", shape),
+            Edge("shared_experts", "", shape),
+        ),
     )
 
 
@@ -131,6 +171,12 @@ def patterned(layers: int = 26, every: int = 6) -> Architecture:
     whole = [i for i in range(layers) if i % every == every - 1]
     local = [i for i in range(layers) if i % every != every - 1]
     return model([layer(local, window=1024), layer(whole)], "gemma3")
+
+
+def mixtral() -> Architecture:
+    """Experts in the place of each MLP."""
+    one = layer(range(32))
+    return model([replace(one, children=(*one.children[:-1], experts()))], "mixtral")
 
 
 def changed_llama() -> Architecture:

@@ -39,6 +39,8 @@ PAIRS = (
     ("llama2_7b", "nemotron4_15b"),  # squared ReLU, half of the channels rotary
     ("starcoder2_3b", "llama3_8b"),  # biases, window, dropout, another initial deviation
     ("phi3_mini", "mistral_7b"),
+    ("mistral_7b", "mixtral_8x7b"),  # an MLP to experts
+    ("mixtral_8x7b", "qwen3_30b_a3b"),  # more and smaller experts
 )
 
 
@@ -62,7 +64,7 @@ def test_published_models(before: str, after: str, golden: Callable[[str, str], 
     assert max(map(len, text.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["llama3_8b", "gemma2_9b", "gpt2_small"])
+@pytest.mark.parametrize("name", ["llama3_8b", "gemma2_9b", "gpt2_small", "mixtral_8x7b"])
 def test_one_model(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.txt", terminal_show(shown(name), Screen(100)))
 
@@ -81,4 +83,5 @@ def test_a_golden_text_belongs_to_a_test() -> None:
         "llama3_8b",
         "gemma2_9b",
         "gpt2_small",
+        "mixtral_8x7b",
     }

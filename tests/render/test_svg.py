@@ -5,15 +5,18 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from drawn_models import (
     HOSTILE,
     attention,
+    experts,
     hostile,
     linear,
     llama,
     many_parts,
+    mixtral,
     mlp,
     model,
     nested,
@@ -32,7 +35,7 @@ from specc.runtime.workload import Workload
 
 Made = Callable[..., Architecture]
 STACKS: tuple[Made, ...] = (llama, patterned, unlike, scattered)
-ALL: tuple[Made, ...] = (*STACKS, nested, many_parts, hostile)
+ALL: tuple[Made, ...] = (*STACKS, mixtral, nested, many_parts, hostile)
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
@@ -168,6 +171,51 @@ def test_output_that_gathers_is_marked() -> None:
     gathers = Part(**{**vars(part), "facts": (*part.facts, ("gather_output", True))})
     assert marks(gathers, Degrees(tp=2)).exit == ("all-gather over tp2",)
     assert marks(gathers, Degrees(dp=2)).exit == ()
+
+
+def test_experts_are_drawn_by_what_they_are() -> None:
+    texts = _texts(mixtral())
+    for said in ("MoELayer", "2 of 8 experts, each SwiGLU 14336", "Router", "Experts", "MLP"):
+        assert said in texts
+    assert "8 × SwiGLU 14336" in texts and "SwiGLU 1024" in texts
+    # A router's losses stand in its block.
+    assert "softmax of the chosen, load balancing loss × 0.02" in " ".join(texts)
+    assert "AuxLoss" not in texts
+
+
+ROWS = ("all-to-all rows over ep4", "all-to-all rows over etp2")
+TWO = Degrees(tp=2, cp=2, dp=8, ep=4)
+
+
+@pytest.mark.parametrize(
+    ("layout", "entry", "exit"),
+    [
+        (Degrees(dp=4, ep=4, etp=1), ROWS[:1], ROWS[:1]),
+        # Without sp the ranks of tp share out the tokens, and gather them in the end.
+        (TWO, ROWS, (*ROWS[::-1], "all-gather over tp2")),
+        (Degrees(tp=2, dp=8, ep=4, sequence_parallel=True), ROWS, ROWS[::-1]),
+        (Degrees(dp=4), (), ()),
+    ],
+)
+def test_rows_of_experts_go_and_come_back(
+    layout: Degrees, entry: tuple[str, ...], exit: tuple[str, ...]
+) -> None:
+    """By the table of the runtime's `dispatch`."""
+    _, inner, _ = experts().children
+    found = marks(inner, layout)
+    assert (found.entry, found.during, found.exit) == (entry, (), exit)
+
+
+def test_a_router_counts_and_drops_over_the_ranks_of_a_micro_batch() -> None:
+    router = experts(capacity=1.5).children[0]
+    counts = "all-reduce counts over tp2 cp2"
+    assert marks(router, TWO).during == ("all-gather choices over tp2 cp2", counts)
+    assert marks(router, Degrees(dp=8)).during == ()
+    loss = replace(router.children[0], facts=(("type", "load balancing loss of the global batch"),))
+    assert marks(loss, TWO).during == ("all-reduce counts over dp8 tp2 cp2",)
+    below = " ".join(_texts(mixtral(), Degrees(tp=2, dp=4, ep=4, pp=2)))
+    assert "of all-to-all the way back, of counts and choices none." in below
+    assert "Pipeline of 2 stages" in below
 
 
 def test_attention_in_an_attention_is_one() -> None:

@@ -20,6 +20,7 @@ def decoder(
     norm: type = RMSNorm,
     attention: ModuleSpec | None = None,
     layer: ModuleSpec | None = None,
+    mlp: type = MLP,
     embedding: type = LanguageModelEmbedding,
 ) -> ModuleSpec:
     """The spec of a decoder-only model. `layer` takes the place of the whole layer."""
@@ -34,7 +35,7 @@ def decoder(
                 "input_layernorm": norms,
                 "self_attention": attention,
                 "pre_mlp_layernorm": norms,
-                "mlp": ModuleSpec(MLP),
+                "mlp": ModuleSpec(mlp),
             },
         )
     return ModuleSpec(
