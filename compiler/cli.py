@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -18,6 +19,8 @@ COMMANDS = {
     "why": "Say where a line of a page comes from.",
     "eject": "Hand a page over: without its header, standalone, or with its runtime.",
     "explain": "Explain the code of a diagnostic.",
+    "import": "Write a spec for a Hugging Face config.",
+    "weights": "Bring weights in from Hugging Face's files, or out to them.",
 }
 PROGRAMS = {
     "train": "Train a page",
@@ -38,7 +41,8 @@ class Commands(click.Group):
             return Program(name, PROGRAMS[name])
         if name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"specc.compiler.commands.{name}").command
+        file = f"{name}_" if iskeyword(name) else name
+        command: click.Command = import_module(f"specc.compiler.commands.{file}").command
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

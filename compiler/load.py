@@ -227,7 +227,7 @@ def _refuse_hiding(folder: Path) -> None:
     package = folder / "specc"
     if (package / "compiler").exists() and (package / "compiler").samefile(HERE):
         return  # the clone that this very specc is installed from
-    parts = ("__init__.py", "runtime", "templates", "compiler")
+    parts = ("__init__.py", "runtime", "templates", "huggingface", "compiler")
     for hiding in (folder / "specc.py", *(package / part for part in parts)):
         if hiding.exists():
             found = hiding if hiding.suffix == ".py" and hiding.parent == folder else package

@@ -167,7 +167,8 @@ class PageConfig:
         )
         _refuse_whole_self(node, owner, self.facts)
         folder = _PropertyFolder(self.facts, config, owner, node)
-        return tree.with_body(node, folder.block(tree.body_of(node))).with_changes(leading_lines=[])
+        folded = tree.with_body(node, folder.block(tree.body_of(node)))
+        return _narrowed(folded.with_changes(leading_lines=[]))
 
     # ---------------------------------------------------------------- writing
 
@@ -336,17 +337,37 @@ def _refuse_whole_self(node: cst.FunctionDef, owner: type, facts: Facts) -> None
             )
 
 
-def _returned_field(node: cst.FunctionDef, config: Any) -> str | None:
-    """`x` for a property that comes to `return self.x`, a field or another property."""
+def _narrowed(node: cst.FunctionDef) -> cst.FunctionDef:
+    """A property that makes one class of a union in every case says so: `-> A | B` is `-> A`."""
+    value = _only_return(node)
+    made = value.func if isinstance(value, cst.Call) else None
+    if not isinstance(made, cst.Name) or node.returns is None:
+        return node
+    union = node.returns.annotation
+    named = {part.value for part in tree.walk(union) if isinstance(part, cst.Name)}
+    if not isinstance(union, cst.BinaryOperation) or made.value not in named:
+        return node
+    return node.with_changes(returns=node.returns.with_changes(annotation=made))
+
+
+def _only_return(node: cst.FunctionDef) -> cst.BaseExpression | None:
+    """What a body returns that has no other statement."""
     statements = [s for s in tree.body_of(node) if tree.docstring_of([s]) is None]
     if len(statements) == 1 and isinstance(statements[0], cst.SimpleStatementLine):
         small = statements[0].body[0]
-        if isinstance(small, cst.Return) and small.value is not None:
-            name = tree.self_attribute(small.value)
-            if name is not None and (
-                _holds(config, name) or isinstance(getattr(type(config), name, None), property)
-            ):
-                return name
+        if isinstance(small, cst.Return):
+            return small.value
+    return None
+
+
+def _returned_field(node: cst.FunctionDef, config: Any) -> str | None:
+    """`x` for a property that comes to `return self.x`, a field or another property."""
+    value = _only_return(node)
+    name = None if value is None else tree.self_attribute(value)
+    if name is not None and (
+        _holds(config, name) or isinstance(getattr(type(config), name, None), property)
+    ):
+        return name
     return None
 
 

@@ -27,12 +27,13 @@ MARK = "STAGES = None"  # stands on the page where its stages are to be stated
 
 @dataclass(frozen=True)
 class Stages:
-    """What a page says of a pipeline's stages. ``layers`` is the path of the list that they share
-    out. ``first`` and ``last`` name what only those stages hold; where the page cannot be cut they
-    are empty and ``reason`` says why, with the statement that is in the way where it is one.
+    """What a page says of a pipeline's stages. ``layers`` are the paths of its lists of layers: the
+    stages share out the first, the others are the last stage's. ``first`` and ``last`` name what
+    only those stages hold; where the page cannot be cut they are empty and ``reason`` says why,
+    with the statement that is in the way where it is one.
     """
 
-    layers: str
+    layers: tuple[str, ...]
     first: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     reason: str | None = None
@@ -45,16 +46,19 @@ def cut(text: str, root: nn.Module, root_class: str) -> tuple[str, Stages | None
     None where the model has no list of layers. The text stays as it is where the page cannot be
     cut.
     """
-    paths = list(_lists(root))
+    paths = tuple(_lists(root))
     if not paths:
         return text, None
-    layers = paths[0]
     try:
-        if len(paths) > 1:
+        if len(paths) > 1 and not _is_guarded(_forward(text, root_class)):
             raise NoCut(f"it has several lists of layers, {' and '.join(paths)}")
-        return _cut(text, root, root_class, layers)
+        return _cut(text, root, root_class, paths)
     except NoCut as why:
-        return text, Stages(layers, reason=str(why), statement=why.statement)
+        return text, Stages(paths, reason=str(why), statement=why.statement)
+
+
+def _forward(text: str, name: str) -> ast.FunctionDef:
+    return _method(_class(_classes(text), name), "forward")
 
 
 def stated(text: str, root: nn.Module, root_class: str, notes: list[Diagnostic]) -> str:
@@ -66,7 +70,10 @@ def stated(text: str, root: nn.Module, root_class: str, notes: list[Diagnostic])
     text, stages = cut(text, root, root_class)
     if stages is None:
         return text.replace(f"{MARK}\n", "", 1)
-    lines = [f'LAYERS = "{stages.layers}"  # a pipeline\'s stages share them out']
+    if len(stages.layers) == 1:
+        lines = [f'LAYERS = "{stages.layers[0]}"  # a pipeline\'s stages share them out']
+    else:
+        lines = [f"LAYERS = {stages.layers!r}  # a pipeline's stages share out the first"]
     if stages.reason is None:
         lines.append(f"FIRST_STAGE = {stages.first!r}  # what only its first stage holds")
         lines.append(f"LAST_STAGE = {stages.last!r}  # and only its last")
@@ -112,7 +119,10 @@ def _lists(module: nn.Module, prefix: str = "") -> Iterator[str]:
             yield from _lists(child, f"{prefix}{name}.")
 
 
-def _cut(text: str, root: nn.Module, root_class: str, layers: str) -> tuple[str, Stages]:
+def _cut(
+    text: str, root: nn.Module, root_class: str, lists: tuple[str, ...]
+) -> tuple[str, Stages]:
+    layers, *others = lists
     held: dict[str, list[str]] = {"first": [], "last": []}
     *way, _ = layers.split(".")
     module, name, prefix = root, root_class, ""
@@ -140,7 +150,13 @@ def _cut(text: str, root: nn.Module, root_class: str, layers: str) -> tuple[str,
             module, name, prefix = getattr(module, attribute), child, f"{prefix}{attribute}."
     first, last = (tuple(dict.fromkeys(held[key])) for key in ("first", "last"))
     _refuse_uncovered(root, (layers, *first, *last))
-    return text, Stages(layers, first, last)
+    if shared := [name for name in others if not any(_under(name, place) for place in last)]:
+        raise NoCut(f"it has several lists of layers, {layers} and {' and '.join(shared)}")
+    return text, Stages(lists, first, last)
+
+
+def _under(name: str, place: str) -> bool:
+    return name == place or name.startswith(f"{place}.")
 
 
 def _classes(text: str) -> dict[str, ast.ClassDef]:
@@ -226,5 +242,5 @@ def _parts_read(node: ast.AST, module: nn.Module) -> list[str]:
 
 def _refuse_uncovered(root: nn.Module, places: tuple[str, ...]) -> None:
     for name, _ in root.named_parameters():
-        if not any(name == place or name.startswith(f"{place}.") for place in places):
+        if not any(_under(name, place) for place in places):
             raise NoCut(f"parameter {name} belongs to no one stage")

@@ -9,7 +9,8 @@ from .embedding import PositionEmbedding, VocabParallelEmbedding
 from .expert_linear import GroupedColumnParallelLinear, GroupedRowParallelLinear
 from .gradients import clip_gradients, sum_replicated_gradients
 from .grouped import grouped_linear
-from .linear import ColumnParallelLinear, RowParallelLinear
+from .heads_norm import HeadsRMSNorm
+from .linear import ColumnParallelLinear, Linear, RowParallelLinear, gather_positions
 from .loss import cross_entropy, linear_cross_entropy, local_loss
 from .materialize import materialize
 from .mesh import Axis, Mesh
@@ -20,6 +21,7 @@ from .moe_jitter import Jitter
 from .moe_losses import AuxLoss, GlobalAuxLoss, SequenceAuxLoss, ZLoss
 from .moe_router import ExpertLoad, finish_step
 from .moe_routing import group_limited_topk, normalized, router_logits
+from .multi_token import MultiTokenLoss, next_labels, tokens_ahead
 from .norm import LayerNorm, RMSNorm
 from .parameters import (
     Constant,
@@ -40,6 +42,7 @@ from .rotary import (
     apply_rotary,
     rotary_tables,
 )
+from .vocab_parallel import softcap
 
 if TYPE_CHECKING:
     from .data_parallel import accumulate, shard
@@ -64,12 +67,15 @@ __all__ = [
     "GlobalAuxLoss",
     "GroupedColumnParallelLinear",
     "GroupedRowParallelLinear",
+    "HeadsRMSNorm",
     "Jitter",
     "LayerNorm",
+    "Linear",
     "LinearScaling",
     "Llama3Scaling",
     "LocalPart",
     "Mesh",
+    "MultiTokenLoss",
     "Normal",
     "ParameterRecord",
     "PositionEmbedding",
@@ -97,6 +103,7 @@ __all__ = [
     "expert_capacity",
     "finish_step",
     "full_tensors",
+    "gather_positions",
     "group_limited_topk",
     "grouped_linear",
     "linear_cross_entropy",
@@ -104,6 +111,7 @@ __all__ = [
     "local_loss",
     "local_part",
     "materialize",
+    "next_labels",
     "normalized",
     "own_tokens",
     "parameter_table",
@@ -112,6 +120,8 @@ __all__ = [
     "router_logits",
     "set_dropout_step",
     "shard",
+    "softcap",
     "sum_replicated_gradients",
+    "tokens_ahead",
     "within_capacity",
 ]

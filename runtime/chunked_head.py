@@ -10,7 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .vocab_parallel import Vocabulary, logits_gradient, losses, statistics, token_weights
+from .vocab_parallel import (
+    Vocabulary,
+    logits_gradient,
+    losses,
+    softcap,
+    softcap_slope,
+    statistics,
+    token_weights,
+)
 
 
 def chunked_linear_cross_entropy(
@@ -20,6 +28,7 @@ def chunked_linear_cross_entropy(
     labels: Tensor,
     vocabulary: Vocabulary,
     *,
+    softcap: float | None,
     chunks: int,
     compiled: bool,
 ) -> Tensor:
@@ -31,7 +40,7 @@ def chunked_linear_cross_entropy(
     ``cross_entropy``, once for all pieces.
     """
     found: Tensor = _ChunkedHead.apply(  # type: ignore[no-untyped-call]
-        x, weight, bias, labels, vocabulary, chunks, compiled
+        x, weight, bias, labels, vocabulary, softcap, chunks, compiled
     )
     return found
 
@@ -45,18 +54,19 @@ class _ChunkedHead(torch.autograd.Function):
         bias: Tensor | None,
         labels: Tensor,
         vocabulary: Vocabulary,
+        cap: float | None,
         chunks: int,
         compiled: bool,
     ) -> Tensor:
         weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
         piece_statistics = _region(_statistics, compiled)
         parts = [
-            piece_statistics(x[:, places], weight, bias, labels[:, places], vocabulary)
+            piece_statistics(x[:, places], weight, bias, labels[:, places], vocabulary, cap)
             for places in _pieces(x.shape[1], chunks)
         ]
         found, whole = losses(torch.cat(parts, -1), labels, vocabulary)
         ctx.save_for_backward(x, weight, bias, labels, whole)
-        ctx.vocabulary, ctx.chunks, ctx.compiled = vocabulary, chunks, compiled
+        ctx.vocabulary, ctx.cap, ctx.chunks, ctx.compiled = vocabulary, cap, chunks, compiled
         return found
 
     @staticmethod
@@ -71,7 +81,7 @@ class _ChunkedHead(torch.autograd.Function):
         for places in _pieces(x.shape[1], ctx.chunks):
             piece = x[:, places]
             gradient = piece_gradient(
-                piece, weight, bias, labels[:, places], ctx.vocabulary,
+                piece, weight, bias, labels[:, places], ctx.vocabulary, ctx.cap,
                 whole[:, places], weights[:, places],
             )  # fmt: skip
             if dx is not None:
@@ -82,7 +92,7 @@ class _ChunkedHead(torch.autograd.Function):
                 db += gradient.sum((0, 1), dtype=torch.float32)
         # Rounded once to what a product in this dtype gives, with FSDP or without.
         dw, db = (None if sums is None else sums.to(x.dtype) for sums in (dw, db))
-        return dx, dw, db, None, None, None, None
+        return dx, dw, db, None, None, None, None, None
 
 
 def _pieces(length: int, chunks: int) -> list[slice]:
@@ -91,9 +101,15 @@ def _pieces(length: int, chunks: int) -> list[slice]:
 
 
 def _statistics(
-    x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, vocabulary: Vocabulary
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    vocabulary: Vocabulary,
+    cap: float | None,
 ) -> Tensor:
-    return statistics(F.linear(x, weight, bias), labels, vocabulary)
+    logits = F.linear(x, weight, bias)
+    return statistics(logits if cap is None else softcap(logits, cap), labels, vocabulary)
 
 
 def _gradient(
@@ -102,10 +118,16 @@ def _gradient(
     bias: Tensor | None,
     labels: Tensor,
     vocabulary: Vocabulary,
+    cap: float | None,
     whole: Tensor,
     weights: Tensor,
 ) -> Tensor:
-    return logits_gradient(F.linear(x, weight, bias), labels, vocabulary, whole, weights)
+    logits = F.linear(x, weight, bias)
+    if cap is None:
+        return logits_gradient(logits, labels, vocabulary, whole, weights)
+    capped = softcap(logits, cap)
+    gradient = logits_gradient(capped, labels, vocabulary, whole, weights)
+    return (gradient * softcap_slope(capped, cap)).to(x.dtype)
 
 
 def _region(function: Callable[..., Tensor], compiled: bool) -> Callable[..., Tensor]:

@@ -1,4 +1,4 @@
-"""Linear layers cut over tp."""
+"""Linear layers, cut over tp or whole on each of its ranks."""
 
 from __future__ import annotations
 
@@ -20,6 +20,33 @@ from .mesh import Axis, Mesh
 from .parameters import Constant, Normal, ParameterRecord, axis_cut, declare
 from .partial_product import partial_product
 from .standalone import STANDALONE
+
+
+class Linear(nn.Module):
+    """y = x W^T, whole on every rank: for projections too narrow to be cut.
+
+    Float32 ``weight`` [out, in], cast to x's dtype. No collective runs: each rank computes the
+    places that it has, which under sequence parallel are its own, else the same on all ranks of tp.
+    Its gradient is partial on each of them either way (what follows is cut) and is summed at the
+    step's end, as a norm's is. Saved: x, and the weight as in ``ColumnParallelLinear``. The weight
+    has no storage until ``materialize``.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, init_std: float = 0.02) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = local_parameter(out_features, in_features)
+        declare(
+            self, "weight", ParameterRecord((out_features, in_features), law=Normal(init_std))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, t, in] -> [b, t, out]."""
+        return F.linear(x, self.weight.to(x.dtype))
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}"
 
 
 class ColumnParallelLinear(nn.Module):
@@ -169,6 +196,19 @@ class RowParallelLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
+
+
+def gather_positions(x: Tensor, mesh: Mesh) -> Tensor:
+    """x [b, t, ..] of this rank's places between the layers -> [b, s, ..], those that it attends.
+
+    Under sequence parallel an all-gather over tp (backward: reduce-scatter), else nothing: what the
+    ranks send back are their shares of one gradient either way.
+    """
+    if mesh.tp.size == 1:
+        return x
+    if not mesh.sequence_parallel:
+        return x
+    return all_gather(x, 1, mesh.tp)
 
 
 def local_parameter(*shape: int) -> nn.Parameter:

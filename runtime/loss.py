@@ -13,16 +13,22 @@ from .chunked_head import chunked_linear_cross_entropy
 from .collectives import all_gather
 from .linear import ColumnParallelLinear
 from .mesh import Mesh
-from .vocab_parallel import IGNORED, Vocabulary, vocab_parallel_cross_entropy
+from .vocab_parallel import IGNORED, Vocabulary, softcap, vocab_parallel_cross_entropy
 
 
 def linear_cross_entropy(
-    x: Tensor, output_layer: ColumnParallelLinear, labels: Tensor, mesh: Mesh
+    x: Tensor,
+    output_layer: ColumnParallelLinear,
+    labels: Tensor,
+    mesh: Mesh,
+    *,
+    softcap: float | None = None,
 ) -> Tensor:
     """Each token's loss, float32 [b, s], from x [b, t, h] and labels [b, s] (already shifted).
 
     Zero where the label is -100. The logits stay cut over tp, whatever the layer's own forward
-    does with them. With ``mesh.compiled`` it is one region of torch.compile.
+    does with them. With ``mesh.compiled`` it is one region of torch.compile. ``softcap``: logits
+    become softcap * tanh(logits / softcap).
 
     With ``mesh.loss_chunks`` above 1 the positions are worked on in so many pieces, one after the
     other, and the logits [b, s, v / tp] never exist whole; the backward makes them again. It saves
@@ -42,7 +48,7 @@ def linear_cross_entropy(
     weight, bias, size = output_layer.weight, output_layer.bias, output_layer.out_features
     if mesh.loss_chunks == 1:
         region = _compiled_head() if mesh.compiled else _head
-        return region(x, weight, bias, labels, mesh, size)
+        return region(x, weight, bias, labels, mesh, size, softcap)
     x = _whole_sequence(x, mesh)
     _check((*x.shape[:2], weight.shape[0]), labels, mesh, size)
     return chunked_linear_cross_entropy(
@@ -51,16 +57,25 @@ def linear_cross_entropy(
         bias,
         labels,
         Vocabulary(size, mesh.tp),
+        softcap=softcap,
         chunks=mesh.loss_chunks,
         compiled=mesh.compiled,
     )
 
 
 def _head(
-    x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, mesh: Mesh, vocab_size: int
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    mesh: Mesh,
+    vocab_size: int,
+    cap: float | None,
 ) -> Tensor:
     x = _whole_sequence(x, mesh)
     logits = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+    if cap is not None:
+        logits = softcap(logits, cap)
     return cross_entropy(logits, labels, mesh, vocab_size)
 
 

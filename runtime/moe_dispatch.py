@@ -165,6 +165,10 @@ class _ToTokens(torch.autograd.Function):
 
 def _summed(rows: Tensor, places: Tensor) -> Tensor:
     """[R, h] and places [b, t, k], of which -1 is none: [b, t, h]."""
+    if torch.compiler.is_compiling():
+        # How many rows there are may be known on the device alone. -1 is the row of zeros, which
+        # is no copy of the rest: what reads them is one kernel.
+        return F.pad(rows, (0, 0, 0, 1))[places].sum(2)
     if not rows.shape[0]:
         return rows.new_zeros(*places.shape[:2], rows.shape[1])
     found = rows[places.clamp(min=0)]
@@ -215,7 +219,7 @@ def _padded(sent: Dispatched, slots: int | None) -> Dispatched:
     probs = sent.probs.new_zeros(experts * slots + 1).index_copy(0, place, sent.probs)
     places, came = sent.places, sent.came
     if came is None:
-        places = torch.where(places < 0, -1, place[places.clamp(min=0)])
+        places = torch.where(places < 0, -1, F.pad(place, (0, 1))[places])  # of no rows, too
     else:
         came = place[came]
     counts = torch.full_like(counts, slots)

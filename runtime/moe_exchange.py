@@ -65,7 +65,8 @@ class Exchange:
             experts,
             tuple(split[:ep]),
             tuple(received[mesh.etp.rank]),
-            tuple(map(sum, received)),
+            # The same number twice, once as a sum of one, confuses torch.compile.
+            tuple(parts[0] if ep == 1 else sum(parts) for parts in received),
         )
 
     def there(self, rows: Tensor) -> Tensor:
@@ -77,8 +78,9 @@ class Exchange:
         etp = self.mesh.etp
         if etp.size == 1:
             return rows
-        # The same rows to every rank: uneven, so by an all-to-all of copies.
-        count = rows.shape[0]
+        # The same rows to every rank: uneven, so by an all-to-all of copies. How many they are
+        # torch.compile knows by this number alone, not by a shape.
+        count = self.shared[etp.rank]
         return all_to_all(torch.cat([rows] * etp.size), etp, self.shared, [count] * etp.size)
 
     def back(self, rows: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from .collectives import start_all_reduce, wait
 from .mesh import Axis, Mesh
 from .moe_tokens import micro_batch_tokens
-from .step_record import StepRecord
+from .step_record import AttachedLoss, StepRecord
 
 if TYPE_CHECKING:
     from .micro_batch import Turn
@@ -40,29 +40,16 @@ def attach_loss(x: Tensor, loss: Tensor, weight: Tensor) -> Tensor:
     return y
 
 
-class RouterLoss(StepRecord):
-    """A loss of a router: ``coeff`` times what a subclass computes for this rank's tokens.
+class RouterLoss(AttachedLoss):
+    """A loss of a router: ``coeff`` times what a subclass computes for this rank's tokens."""
 
-    ``name`` is what it is called in a log. ``over_dp``: it is one loss of all data parallel ranks'
-    micro-batches, not one of each. The record holds the losses before ``coeff``.
-    """
-
-    name = ""
-    over_dp = False
     weight: Tensor
 
     def __init__(self, coeff: float, mesh: Mesh) -> None:
-        super().__init__((), torch.float32)
-        self.coeff = coeff
-        self.mesh = mesh
+        super().__init__(coeff, mesh)
         self.count = 1  # micro-batches that the weight is for
         start = torch.full((), 1 / self.losses_per_turn)
         self.register_buffer("weight", start, persistent=False)
-
-    @property
-    def losses_per_turn(self) -> int:
-        """Of how many losses a turn's is the mean, over all ranks."""
-        return 1 if self.over_dp else self.mesh.dp.size
 
     def begin_micro_batch(self, name: str, turn: Turn) -> None:
         super().begin_micro_batch(name, turn)
@@ -75,9 +62,6 @@ class RouterLoss(StepRecord):
         """x with the loss attached, which is noted for the step's log."""
         self.note(loss)
         return attach_loss(x, self.coeff * loss, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"coeff={self.coeff}"
 
 
 class AuxLoss(RouterLoss):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -13,14 +13,17 @@ from .mesh import Mesh
 from .moe_losses import (
     AuxLoss,
     GlobalAuxLoss,
-    RouterLoss,
     SequenceAuxLoss,
     ZLoss,
     count_experts,
+    summed,
 )
-from .step_record import StepRecord
+from .multi_token import MultiTokenLoss
+from .step_record import AttachedLoss, StepRecord
 
-LOSSES = tuple(kind.name for kind in (AuxLoss, SequenceAuxLoss, GlobalAuxLoss, ZLoss))
+LOSSES = tuple(
+    kind.name for kind in (AuxLoss, SequenceAuxLoss, GlobalAuxLoss, ZLoss, MultiTokenLoss)
+)
 
 
 class ExpertLoad(StepRecord):
@@ -46,7 +49,7 @@ class ExpertLoad(StepRecord):
 
 @torch.no_grad()
 def finish_step(model: nn.Module | Iterable[nn.Module], mesh: Mesh) -> dict[str, Tensor]:
-    """Ends a step of optimizer: moves every ``expert_bias``, and returns the routers' losses.
+    """Ends a step of optimizer: moves every ``expert_bias``, and returns the attached losses.
 
     A bias goes up by its ``update_rate`` where its expert had fewer tokens than the mean of all
     experts, down where it had more; the counts are of all the step's micro-batches, over all ranks
@@ -59,13 +62,8 @@ def finish_step(model: nn.Module | Iterable[nn.Module], mesh: Mesh) -> dict[str,
     """
     chunks = [model] if isinstance(model, nn.Module) else list(model)
     modules = [module for chunk in chunks for module in chunk.modules()]
-    loads = [
-        (load, module.get_parameter("expert_bias"))
-        for module in modules
-        for load in module.children()
-        if isinstance(load, ExpertLoad)
-    ]
-    losses = [module for module in modules if isinstance(module, RouterLoss)]
+    loads = [(load, router.get_parameter("expert_bias")) for _, router, load in _loads(chunks)]
+    losses = [module for module in modules if isinstance(module, AttachedLoss)]
     sums = _summed_over_ranks(loads, losses, mesh)
     for (load, bias), counts in zip(loads, sums, strict=False):
         # In whole numbers, so that the sign does not hang on a rounded mean.
@@ -76,8 +74,27 @@ def finish_step(model: nn.Module | Iterable[nn.Module], mesh: Mesh) -> dict[str,
     return _log(losses, sums[len(loads) :], mesh)
 
 
+def expert_counts(model: nn.Module | Iterable[nn.Module], mesh: Mesh) -> dict[str, Tensor]:
+    """How many tokens of the step so far each expert has, int64 [E], by the router's name.
+
+    Of the routers that count: those with an ``expert_bias``, until ``finish_step``. All ranks call
+    it, as that. One all-reduce for each router, over dp x cp x tp.
+    """
+    chunks = [model] if isinstance(model, nn.Module) else list(model)
+    return {name: summed(load.record.sum(0), mesh.dp_cp_tp) for name, _, load in _loads(chunks)}
+
+
+def _loads(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module, ExpertLoad]]:
+    """Each router that counts, with its name and what it counts by."""
+    for chunk in chunks:
+        for name, module in chunk.named_modules():
+            for load in module.children():
+                if isinstance(load, ExpertLoad):
+                    yield name, module, load
+
+
 def _summed_over_ranks(
-    loads: list[tuple[ExpertLoad, nn.Parameter]], losses: list[RouterLoss], mesh: Mesh
+    loads: list[tuple[ExpertLoad, nn.Parameter]], losses: list[AttachedLoss], mesh: Mesh
 ) -> list[Tensor]:
     """The counts of each load [E] and the value of each loss [1], over the ranks of the stage."""
     parts = [load.record.sum(0).double() for load, _ in loads]
@@ -90,7 +107,7 @@ def _summed_over_ranks(
     return list(torch.split(whole, [part.shape[0] for part in parts]))
 
 
-def _log(losses: list[RouterLoss], values: list[Tensor], mesh: Mesh) -> dict[str, Tensor]:
+def _log(losses: list[AttachedLoss], values: list[Tensor], mesh: Mesh) -> dict[str, Tensor]:
     """The mean over the layers of all stages, by name."""
     found: dict[str, list[Tensor]] = {}
     for loss, value in zip(losses, values, strict=True):

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from .data import IGNORED, MicroBatch
 from .gradients import clip_gradients
 from .layouts import Degrees
 from .mesh import Mesh
-from .moe_router import finish_step
+from .moe_router import expert_counts, finish_step
 from .page import LOSSES, Page
 from .parameters import full_tensors, load_full_tensors
 from .positions import own_places
@@ -73,9 +74,12 @@ class Batch:
 
 
 def make_batch(vocabulary: int, shape: Shape, *, packed: bool) -> Batch:
-    """Always the same. Sequences differ in how many labels count.
+    """Always the same. Sequences differ in how many labels count, documents in their first token.
 
     ``packed``: each sequence holds documents of its own lengths, of 1 token up.
+
+    Two documents that begin alike have tokens with the same numbers to the last bit. Another layout
+    may round them apart, and drop the other one where an expert is full.
     """
     b, s = shape.sequences, shape.length
     generator = torch.Generator().manual_seed(7)
@@ -83,10 +87,11 @@ def make_batch(vocabulary: int, shape: Shape, *, packed: bool) -> Batch:
     for row in range(b):
         labels[row, : 5 * row % s] = IGNORED
     labels[6:7] = IGNORED  # with one sequence a call, the mean over no label
+    begins = torch.rand((b, s), generator=generator) < (0.3 if packed else 0.0)
+    begins[:, 0] = True
+    ids[begins] = torch.arange(int(begins.sum())) % vocabulary
     if not packed:
         return Batch(ids, labels, None)
-    begins = torch.rand((b, s), generator=generator) < 0.3
-    begins[:, 0] = True
     starts = torch.where(begins, torch.arange(s), 0).cummax(1).values
     return Batch(ids, labels, starts)
 
@@ -132,8 +137,8 @@ def observed(trainer: Trainer, batch: Batch, case: Case) -> Tensors:
 
     "loss", "norm" of all gradients, "gradient NAME" and "clipped NAME" of every parameter. "output"
     is what forward returned for this rank's tokens, [rows, places, ..], where it has that shape; a
-    pipeline's is not looked at, as most ranks have none. And of routers "router NAME" and "moved
-    NAME": their losses, and their biases after the step.
+    pipeline's is not looked at, as most ranks have none. And of routers "count NAME", "router NAME"
+    and "moved NAME": their tokens for each expert, their losses, and their biases after the step.
     """
     model, mesh = trainer.model, trainer.mesh
     outputs: list[Tensor] = []
@@ -156,12 +161,21 @@ def observed(trainer: Trainer, batch: Batch, case: Case) -> Tensors:
 
 
 def _routed(trainer: Trainer) -> Tensors:
-    """What the routers leave of the step: "router NAME" of their losses, "moved NAME" of their
-    biases."""
+    """What the routers leave of the step: "count NAME" of their tokens for each expert, "router
+    NAME" of their losses, "moved NAME" of their biases."""
+    counts = _of_all_stages(expert_counts(trainer.stages, trainer.mesh), trainer.mesh)
     losses = finish_step(trainer.stages, trainer.mesh)
     after = full_tensors(trainer.model, trainer.mesh)
     biases = {name: value for name, value in after.items() if name.endswith(".expert_bias")}
-    return _named("router", losses) | _named("moved", biases)
+    return _named("count", counts) | _named("router", losses) | _named("moved", biases)
+
+
+def _of_all_stages(own: Tensors, mesh: Mesh) -> Tensors:
+    """What each stage has, on every rank of a pipeline."""
+    every: list[Any] = [own] * mesh.pp.size
+    if mesh.pp.size > 1:
+        dist.all_gather_object(every, own, group=mesh.pp.group)
+    return {name: tensor for tensors in every for name, tensor in tensors.items()}
 
 
 def vocabulary(model: nn.Module, config: Any) -> int:

@@ -2,13 +2,15 @@
 
 Zero-bubble schedules (arXiv 2401.10241) fill idle times with the second. Which nodes of the graph
 belong to which half is found as ``torch.distributed.pipelining`` finds it; the halves are run here,
-as torch 2.11 adds up wrongly behind a node of several outputs. A node that gives gradients of an
-input and of a weight at once (a function of ours, one of torch.compile) runs in both.
+as torch 2.11 adds up wrongly behind a node of several outputs, and torch's second half walks the
+way to the input once more where a weight is reached from it at two places. A node that gives
+gradients of an input and of a weight at once (a function of ours, one of torch.compile) runs in
+both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -25,41 +27,81 @@ from .sharded_groups import sharded_groups
 Gradients = tuple[Tensor | None, ...]
 
 
+Branch = tuple[Node, int]  # a node, and which of its inputs
+
+
 @dataclass
 class WeightHalf:
     """What is left of one backward: for each group of weights (their accumulating nodes) the nodes
-    at which the way to them leaves the way to the input, and the gradients that came there."""
+    at which the way to them leaves the way to the input, and the gradients that came there.
+    ``branches``: for each of those nodes where its gradients go, None along the way to the input.
+    """
 
     groups: list[tuple[list[Node], list[Node]]]
     arrived: dict[Node, Gradients]
+    branches: dict[Node, list[Branch | None]]
     graph: Tensor | None = None  # what keeps it alive, where the nodes do not
 
     def run(self) -> Iterable[tuple[Node, Tensor]]:
         """Each weight's accumulating node and gradient. Gives up the graph."""
         while self.groups:
             weights, nodes = self.groups.pop()
-            nodes = [node for node in nodes if node in self.arrived]
             starts = [
-                (GradientEdge(node, index), gradient)
+                (GradientEdge(*branch), gradient)
                 for node in nodes
-                for index, gradient in enumerate(self.arrived[node])
-                if gradient is not None
+                if node in self.arrived
+                for branch, gradient in zip(
+                    self.branches.pop(node), _applied(node, self.arrived.pop(node)), strict=True
+                )
+                if branch is not None and gradient is not None
             ]
             if not starts:
                 continue
-            # Where one of the nodes leads to another, that has its gradients already.
-            holds = [_hold(node, self.arrived[node]) for node in nodes] if len(nodes) > 1 else []
-            try:
-                found = _gradients(starts, weights)
-            finally:
-                for hold in holds:
-                    hold.remove()
             yield from (
                 (weight, gradient)
-                for weight, gradient in zip(weights, found, strict=True)
+                for weight, gradient in zip(weights, _gradients(starts, weights), strict=True)
                 if gradient is not None
             )
         self.graph = None
+
+
+@torch.no_grad()
+def _applied(node: Node, gradients: Gradients) -> Sequence[Tensor | None]:
+    """The gradient that a node hands to each of its ``next_functions``; its graph is kept."""
+    if not isinstance(node, BackwardCFunction):
+        found: Any = node(*gradients)  # type: ignore[operator]  # torch leaves it unsaid
+        return found if isinstance(found, tuple) else (found,)
+    found = node.apply(*gradients)
+    found = found if isinstance(found, tuple) else (found,)
+    # Of each argument of the forward; next_functions are of its tensors alone.
+    wanted = iter(g for g, needed in zip(found, node.needs_input_grad, strict=False) if needed)
+    return [None if after is None else next(wanted) for after, _ in node.next_functions]
+
+
+def _disjoint(groups: Iterable[tuple[set[Node], set[Node]]]) -> list[tuple[list[Node], list[Node]]]:
+    """Weights and nodes, groups with a node in common joined: torch leaves such groups, and what
+    comes to a node can be given out once."""
+    joined: list[tuple[set[Node], set[Node]]] = []
+    for weights, nodes in groups:
+        apart = []
+        for group in joined:
+            if nodes.isdisjoint(group[1]):
+                apart.append(group)
+            else:
+                weights, nodes = weights | group[0], nodes | group[1]
+        joined = [*apart, (weights, nodes)]
+    return [(list(weights), list(nodes)) for weights, nodes in joined]
+
+
+def _leading_to(node: Node, consumers: Mapping[Node, Iterable[Node]]) -> set[Node]:
+    """Every node from which this one is reached."""
+    found, pending = {node}, [node]
+    while pending:
+        for consumer in consumers.get(pending.pop(), ()):
+            if consumer not in found:
+                found.add(consumer)
+                pending.append(consumer)
+    return found
 
 
 def input_half(
@@ -74,7 +116,16 @@ def input_half(
     grouped: Any = _backward.get_param_groups
     edges = reverse([node_of(output)])
     found = grouped([node_of(hidden)], [node_of(weight) for weight in weights], edges)
-    groups = [(list(group["params"]), list(group["intermediates"])) for group in found]
+    groups = _disjoint([(group["params"], group["intermediates"]) for group in found])
+    way = _leading_to(node_of(hidden), edges)
+    branches: dict[Node, list[Branch | None]] = {
+        node: [
+            None if after is None or after in way else (after, index)
+            for after, index in node.next_functions
+        ]
+        for _, nodes in groups
+        for node in nodes
+    }
     arrived: dict[Node, Gradients] = {}
     notes = [
         node.register_prehook(lambda given, node=node: arrived.__setitem__(node, given))
@@ -89,13 +140,10 @@ def input_half(
         for note in notes:
             note.remove()
     if any(isinstance(node, BackwardCFunction) for _, nodes in groups for node in nodes):
-        return wanted, WeightHalf(groups, arrived, output)  # such a node does not own itself
+        half = WeightHalf(groups, arrived, branches, output)
+        return wanted, half  # such a node does not own itself
     output.detach_()  # so that what only the first half read is given up
-    return wanted, WeightHalf(groups, arrived)
-
-
-def _hold(node: Node, gradients: Gradients) -> Any:
-    return node.register_prehook(lambda given: gradients)
+    return wanted, WeightHalf(groups, arrived, branches)
 
 
 def _gradients(starts: Sequence[tuple[GradientEdge, Tensor]], weights: Sequence[Node]) -> Gradients:

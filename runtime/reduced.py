@@ -16,6 +16,8 @@ EXPERTS = 8
 # Every so-manieth layer is of another kind.
 _EVERY = ("window_attn_skip_freq", "moe_layer_freq")
 _EXPERT_WIDTHS = ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size")
+_LATENTS = ("q_lora_rank", "kv_lora_rank")
+_LATENT_HEADS = ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
 # Channels of a head: the first that all configs take.
 HEAD_SIZES = (8, 16, 32, 40, 64, 80, 128, 256)
 
@@ -29,6 +31,7 @@ def small(
       as many as ``parts`` and their number have in common, so that whatever of tp x cp up to
       ``parts`` divides them still does;
     - a head keeps 8 channels at least, of which the same part is rotated;
+    - latent attention's heads shrink alike, to 8 channels of positions, its latents as the width;
     - the width stays heads times channels where it was, else stays on its side of it;
     - experts become 8, or 4 groups of 4, and a token goes to half of them at most;
     - layers stay as many as a pattern over them needs, and ``least`` where there are so many;
@@ -96,7 +99,25 @@ def _width(config: Any, widths: dict[int, int], channels: int, parts: int) -> di
         if _has(config, name):
             across = round(getattr(config, name) * own / hidden / 8) * 8
             found[name] = max(8, min(4 * own, across))
-    return found | _experts(config)
+    return found | _latents(config, own / hidden) | _experts(config)
+
+
+def _latents(config: Any, share: float) -> dict[str, int]:
+    """Of latent attention: parts of a head as large against its positions as they were."""
+    found: dict[str, int] = {}
+    if not getattr(config, "multi_latent_attention", True):
+        return found  # whatever the fields say, nothing reads them
+    positions = getattr(config, "qk_pos_emb_head_dim", None)
+    if isinstance(positions, int) and positions > 8:
+        for name in _LATENT_HEADS:
+            if _has(config, name):
+                found[name] = max(8, round(getattr(config, name) * 8 / positions / 8) * 8)
+    for name in _LATENTS:
+        if _has(config, name):
+            found[name] = min(
+                getattr(config, name), max(8, round(getattr(config, name) * share / 8) * 8)
+            )
+    return found
 
 
 def _experts(config: Any) -> dict[str, int]:

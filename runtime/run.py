@@ -210,7 +210,7 @@ class Run:
         )
         self.progress.report(report)
         self.progress.scalars(self.done, norm=report.norm, lr=report.rate, tokens_per_second=speed)
-        routers = {name: float(loss) for name, loss in self.trainer.router_losses.items()}
+        routers = {name: float(loss) for name, loss in self.trainer.attached_losses.items()}
         self.progress.scalars(self.done, **routers)
 
     def _look(self) -> list[float]:

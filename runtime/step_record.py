@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from .mesh import Mesh
     from .micro_batch import Turn
 
 
@@ -43,3 +44,28 @@ class StepRecord(nn.Module):
     def noting(self) -> bool:
         """Whether a forward counts: in training, and where a backward will follow."""
         return self.training and torch.is_grad_enabled()
+
+
+class AttachedLoss(StepRecord):
+    """A loss that trains beside the one that the model returns, and is no part of its number.
+
+    ``name`` is what it is called in a log. The record holds this rank's part of each micro-batch's
+    loss, before any coefficient: the parts of the ranks that share a micro-batch sum to it.
+    ``over_dp``: it is one loss of all data parallel ranks' micro-batches, not one of each.
+    """
+
+    name = ""
+    over_dp = False
+
+    def __init__(self, coeff: float, mesh: Mesh) -> None:
+        super().__init__((), torch.float32)
+        self.coeff = coeff
+        self.mesh = mesh
+
+    @property
+    def losses_per_turn(self) -> int:
+        """Of how many losses a turn's is the mean, over all ranks."""
+        return 1 if self.over_dp else self.mesh.dp.size
+
+    def extra_repr(self) -> str:
+        return f"coeff={self.coeff}"

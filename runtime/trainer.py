@@ -59,7 +59,7 @@ class Training:
 class Trainer:
     """One model in training. There to be read: ``model`` (what this rank has of it),
     ``optimizer``, ``mesh``, ``sharded`` (by FSDP), ``pipeline`` (None without one) and
-    ``has_routers`` (on any stage) and ``router_losses`` (of the step before).
+    ``has_routers`` (on any stage) and ``attached_losses`` (of the step before).
 
     Raises Refusal where the mesh does not divide the model, the page cannot be cut into stages or
     its LOSS summed over the ranks and micro-batches that are asked for, a schedule does not go with
@@ -94,7 +94,7 @@ class Trainer:
         self.seed = seed
         self.clip = how.clip
         self.sharded = False
-        self.router_losses: dict[str, Tensor] = {}
+        self.attached_losses: dict[str, Tensor] = {}
         self._recomputes = how.recompute.granularity != "none"
         self._mark = mark
 
@@ -144,7 +144,7 @@ class Trainer:
         self.optimizer.step(scale=clip_scale(norm, self.clip) if self.clip else None)
         self.optimizer.zero_grad(set_to_none=True)
         if self.has_routers:
-            self.router_losses = finish_step(self.stages, self.mesh)
+            self.attached_losses = finish_step(self.stages, self.mesh)
         return loss, norm
 
     def gradients(self, step: int, batches: Sequence[MicroBatch]) -> Tensor:

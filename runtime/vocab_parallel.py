@@ -35,6 +35,16 @@ class Vocabulary:
         return axis_cut(self.size, self.axis).valid
 
 
+def softcap(logits: Tensor, cap: float) -> Tensor:
+    """cap * tanh(logits / cap) in float32, the result in the logits' dtype (arXiv 2408.00118)."""
+    return (cap * torch.tanh(logits.float() / cap)).to(logits.dtype)
+
+
+def softcap_slope(capped: Tensor, cap: float) -> Tensor:
+    """How much a capped logit grows with the logit: 1 - tanh^2, from the capped ones."""
+    return 1 - (capped.float() / cap).square()
+
+
 def statistics(logits: Tensor, labels: Tensor, vocabulary: Vocabulary) -> Tensor:
     """Of this rank's columns [.., v], in float32: logsumexp, and the label's logit [2, ..].
 

@@ -18,7 +18,13 @@ from .identity import IdentityFuncOp, IdentityOp
 from .layer import TransformerLayer, TransformerLayerSubmodules
 from .mlp import MLP, MLPSubmodules
 from .moe import MoELayer, MoESubmodules
-from .norm import LayerNorm, RMSNorm
+from .multi_latent_attention import MLASelfAttention, MLASelfAttentionSubmodules
+from .multi_token_prediction import (
+    MultiTokenPredictionBlock,
+    MultiTokenPredictionLayer,
+    MultiTokenPredictionLayerSubmodules,
+)
+from .norm import HeadsRMSNorm, LayerNorm, RMSNorm
 from .output import OutputLayer, TransformerLanguageModelOutputLayer
 from .prepare import Prepared, prepare
 from .rotary import RotaryPositionalEmbedding
@@ -44,16 +50,22 @@ __all__ = [
     "GPTModelSubmodules",
     "GroupedMLP",
     "GroupedMLPSubmodules",
+    "HeadsRMSNorm",
     "IdentityFuncOp",
     "IdentityOp",
     "LanguageModelEmbedding",
     "LayerNorm",
+    "MLASelfAttention",
+    "MLASelfAttentionSubmodules",
     "MLPSubmodules",
     "MegatronModule",
     "MoELayer",
     "MoESubmodules",
     "ModelParallelConfig",
     "ModuleSpec",
+    "MultiTokenPredictionBlock",
+    "MultiTokenPredictionLayer",
+    "MultiTokenPredictionLayerSubmodules",
     "OutputLayer",
     "Prepared",
     "PreparedSpec",

@@ -104,12 +104,14 @@ class SelfAttention(MegatronModule):
                 config,
                 hidden_size=config.head_dim,
                 eps=config.layernorm_epsilon,
+                heads=config.num_attention_heads,
             )
             self.k_layernorm = build_module(
                 submodules.k_layernorm,
                 config,
                 hidden_size=config.head_dim,
                 eps=config.layernorm_epsilon,
+                heads=config.query_groups,
             )
         if submodules.core_attention is not None:
             self.core_attention = build_module(
@@ -134,7 +136,7 @@ class SelfAttention(MegatronModule):
             config.num_attention_heads * config.head_dim,
             config.hidden_size,
             mesh,
-            bias=config.add_bias_linear,
+            bias=config.has_attention_output_bias,
             init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
         )
 
@@ -165,6 +167,9 @@ class SelfAttention(MegatronModule):
 
         if self.config.qk_layernorm:
             q, k = self.q_layernorm(q), self.k_layernorm(k)
+        if self.config.clip_qkv is not None:
+            limit = self.config.clip_qkv
+            q, k, v = q.clamp(-limit, limit), k.clamp(-limit, limit), v.clamp(-limit, limit)
         if rotary is not None:
             if self.config.rotary_interleaved:
                 q, k = (apply_rotary(t, *rotary, interleaved=True) for t in (q, k))

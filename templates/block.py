@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from specc.runtime import (
-    LinearScaling,
-    Llama3Scaling,
-    Mesh,
-    Positions,
-    YarnScaling,
-    rotary_tables,
-)
+from specc.runtime import Mesh, Positions, rotary_tables
 
 from .base import MegatronModule
 from .config import ModelParallelConfig
@@ -85,50 +78,13 @@ class TransformerBlock(MegatronModule):
         if positions is None:
             positions = Positions.of_hidden(x, self.mesh)
         if rotary is None and self.config.position_embedding_type == "rope":
-            if self.config.rope_scaling == "linear":
-                rotary = rotary_tables(
-                    positions,
-                    self.config.rotary_dim,
-                    self.config.rotary_base,
-                    interleaved=self.config.rotary_interleaved,
-                    scaling=LinearScaling(self.config.rope_scaling_factor),
-                )
-            elif self.config.rope_scaling == "llama3":
-                rotary = rotary_tables(
-                    positions,
-                    self.config.rotary_dim,
-                    self.config.rotary_base,
-                    interleaved=self.config.rotary_interleaved,
-                    scaling=Llama3Scaling(
-                        self.config.rope_scaling_factor,
-                        self.config.rope_scaling_low_freq_factor,
-                        self.config.rope_scaling_high_freq_factor,
-                        self.config.rope_scaling_original_max_position_embeddings,
-                    ),
-                )
-            elif self.config.rope_scaling == "yarn":
-                rotary = rotary_tables(
-                    positions,
-                    self.config.rotary_dim,
-                    self.config.rotary_base,
-                    interleaved=self.config.rotary_interleaved,
-                    scaling=YarnScaling(
-                        self.config.rope_scaling_factor,
-                        self.config.rope_scaling_original_max_position_embeddings,
-                        beta_fast=self.config.yarn_beta_fast,
-                        beta_slow=self.config.yarn_beta_slow,
-                        mscale=self.config.yarn_mscale,
-                        mscale_all_dim=self.config.yarn_mscale_all_dim,
-                        truncate=self.config.yarn_truncate,
-                    ),
-                )
-            else:
-                rotary = rotary_tables(
-                    positions,
-                    self.config.rotary_dim,
-                    self.config.rotary_base,
-                    interleaved=self.config.rotary_interleaved,
-                )
+            rotary = rotary_tables(
+                positions,
+                self.config.rotary_dim,
+                self.config.rotary_base,
+                interleaved=self.config.rotary_interleaved,
+                scaling=self.config.rotary_scaling,
+            )
         for layer in self.layers:
             x = layer(x, positions, rotary, attention_mask)
         if not self.mesh.last_stage:

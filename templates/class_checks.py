@@ -9,6 +9,7 @@ from .attention import SelfAttention
 from .block import TransformerBlock
 from .findings import Findings
 from .identity import IdentityOp
+from .multi_latent_attention import MLASelfAttention
 from .spec import (
     PreparedSpec,
     constructor_parameters,
@@ -22,7 +23,7 @@ def check_class(node: PreparedSpec, injected: bool, found: Findings) -> None:
     """`injected`: the node is handed to its parent built, so nothing tells it its number."""
     if issubclass(node.module, TransformerBlock):
         _check_layers(node, found)
-    if issubclass(node.module, SelfAttention):
+    if issubclass(node.module, SelfAttention | MLASelfAttention):
         _check_attention(node, injected, found)
 
 
@@ -123,7 +124,25 @@ def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> Non
     if not is_config(config):
         return
     found.reads.add("qk_layernorm")
-    for name in ("q_layernorm", "k_layernorm"):
+    if config.multi_latent_attention:
+        found.reads.add("multi_latent_attention")
+    latent = issubclass(node.module, MLASelfAttention)
+    if config.position_embedding_type == "rope" and config.multi_latent_attention != latent:
+        found.error(
+            "SP133",
+            f"`{node.module.__name__}` stands in the spec, and the config says "
+            f"multi_latent_attention={config.multi_latent_attention}",
+            node,
+            f"set multi_latent_attention={latent}, which says how many channels are rotated, or "
+            f"use {'SelfAttention' if latent else 'MLASelfAttention'}",
+        )
+    if not latent:
+        norms = ["q_layernorm", "k_layernorm"]
+    elif config.q_lora_rank is None:
+        norms = ["kv_layernorm"]  # queries have no latent
+    else:
+        norms = ["q_layernorm", "kv_layernorm"]
+    for name in norms:
         norm = getattr(children, name, None)
         absent = norm is None or norm.module is IdentityOp
         if config.qk_layernorm and norm is None and children is not None:
@@ -140,6 +159,8 @@ def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> Non
                 node,
                 "set qk_layernorm=True in the config",
             )
+    if latent:
+        return
     alone = injected and "layer_number" not in node.params
     if config.window_attn_skip_freq is not None and alone:
         found.error(

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from specc.runtime import LinearScaling, Llama3Scaling, YarnScaling
+
 from .config_combinations import combination_mistakes
 from .diagnostic import Diagnostic, Span, SpecError, call_span, suggestion
 from .findings import with_article
@@ -45,7 +47,9 @@ TRAINER_FIELDS = frozenset({"max_position_embeddings"})
 
 POSITION_EMBEDDINGS = ("learned_absolute", "rope", "none")
 ROPE_SCALINGS = ("linear", "llama3", "yarn")
-ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "squared_relu")
+ACTIVATIONS = (
+    "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "quick_geglu", "squared_relu"
+)  # fmt: skip
 NORMALIZATIONS = ("LayerNorm", "RMSNorm")
 SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")
 SCORE_FUNCTIONS = ("softmax", "sigmoid")
@@ -66,7 +70,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "moe_token_drop_policy": DROP_POLICIES,
     "moe_token_dispatcher_type": TOKEN_DISPATCHERS,
 }
-_PROBABILITIES = ("attention_dropout", "hidden_dropout")
+_PROBABILITIES = ("attention_dropout", "hidden_dropout", "embedding_dropout")
 _AT_LEAST_ZERO = (
     "init_method_std",
     *_PROBABILITIES,
@@ -74,6 +78,7 @@ _AT_LEAST_ZERO = (
     "moe_aux_loss_coeff",
     "moe_z_loss_coeff",
     "moe_router_bias_update_rate",
+    "glu_linear_offset",
 )
 
 
@@ -171,7 +176,7 @@ class ModelParallelConfig(metaclass=_ConfigType):
       False (there True);
     - `activation` names what there takes `activation_func`, `gated_linear_unit` and
       `bias_activation_fusion` together: gelu (exact), gelu_tanh, swiglu, geglu, geglu_tanh,
-      squared_relu; a gated first projection alternates gate and up rows;
+      quick_geglu, squared_relu; a gated first projection alternates gate and up rows;
     - `vocab_size`, `max_position_embeddings`, `position_embedding_type`, `rotary_base`,
       `rotary_percent` and `untie_embeddings_and_output_weights` (True by default) are fields; there
       they are arguments of GPTModel. `position_embedding_type` None means learned_absolute;
@@ -217,14 +222,23 @@ class ModelParallelConfig(metaclass=_ConfigType):
 
     # Layers.
     activation: str = "gelu"
+    activation_func_clamp_value: float | None = None
+    glu_linear_offset: float = 0.0
     normalization: str = "LayerNorm"
     layernorm_epsilon: float = 1e-5
     layernorm_zero_centered_gamma: bool = False
+    layernorm_bias: bool = True
     add_bias_linear: bool = False
+    mlp_bias: bool | None = None
+    parallel_attention_mlp: bool = False
+    parallel_shared_layernorm: bool = False
+    residual_multiplier: float | None = None
     hidden_dropout: float = 0.0
 
     # Attention.
     add_qkv_bias: bool = False
+    attention_output_bias: bool | None = None
+    clip_qkv: float | None = None
     qk_layernorm: bool = False
     attention_dropout: float = 0.0
     attention_output_gate: bool = False
@@ -257,6 +271,37 @@ class ModelParallelConfig(metaclass=_ConfigType):
     moe_apply_probs_on_input: bool = False
     moe_shared_expert_intermediate_size: int | None = None
     moe_shared_expert_gate: bool = False
+
+    # Multi-latent attention.
+    multi_latent_attention: bool = False
+    q_lora_rank: int | None = None
+    kv_lora_rank: int = 512
+    qk_head_dim: int = 128
+    qk_pos_emb_head_dim: int = 64
+    v_head_dim: int = 128
+
+    # Multi-token prediction.
+    mtp_num_layers: int | None = None
+    mtp_loss_scaling_factor: float = 0.1
+
+    # Hybrid stacks.
+    hybrid_layer_pattern: str | None = None
+    mamba_state_dim: int = 128
+    mamba_head_dim: int = 64
+    mamba_num_groups: int = 8
+    mamba_num_heads: int | None = None
+    linear_conv_kernel_dim: int = 4
+    linear_key_head_dim: int = 128
+    linear_value_head_dim: int = 128
+    linear_num_key_heads: int = 16
+    linear_num_value_heads: int = 32
+
+    # Embedding and logits.
+    embedding_multiplier: float | None = None
+    embedding_dropout: float | None = None
+    logits_multiplier: float | None = None
+    final_logit_softcapping: float | None = None
+    output_layer_bias: bool = False
 
     # Weights.
     untie_embeddings_and_output_weights: bool = True
@@ -342,14 +387,58 @@ class ModelParallelConfig(metaclass=_ConfigType):
 
     @property
     def rotary_dim(self) -> int:
-        """The first channels of a head, which are rotated."""
+        """The first channels of a head, which are rotated; of latent attention, their number."""
+        if self.multi_latent_attention:
+            return self.qk_pos_emb_head_dim
         if self.rotary_percent is not None:
             return int(self.head_dim * self.rotary_percent)
         return self.head_dim
 
     @property
+    def rotary_scaling(self) -> LinearScaling | Llama3Scaling | YarnScaling | None:
+        """How rotary positions reach further than `max_position_embeddings` was trained for."""
+        if self.rope_scaling == "linear":
+            return LinearScaling(self.rope_scaling_factor)
+        if self.rope_scaling == "llama3":
+            return Llama3Scaling(
+                self.rope_scaling_factor,
+                self.rope_scaling_low_freq_factor,
+                self.rope_scaling_high_freq_factor,
+                self.rope_scaling_original_max_position_embeddings,
+            )
+        if self.rope_scaling == "yarn":
+            return YarnScaling(
+                self.rope_scaling_factor,
+                self.rope_scaling_original_max_position_embeddings,
+                beta_fast=self.yarn_beta_fast,
+                beta_slow=self.yarn_beta_slow,
+                mscale=self.yarn_mscale,
+                mscale_all_dim=self.yarn_mscale_all_dim,
+                truncate=self.yarn_truncate,
+            )
+        return None
+
+    @property
     def gated_linear_unit(self) -> bool:
-        return self.activation in ("swiglu", "geglu", "geglu_tanh")
+        return self.activation in ("swiglu", "geglu", "geglu_tanh", "quick_geglu")
+
+    @property
+    def embedding_dropout_rate(self) -> float:
+        if self.embedding_dropout is not None:
+            return self.embedding_dropout
+        return self.hidden_dropout
+
+    @property
+    def has_mlp_bias(self) -> bool:
+        if self.mlp_bias is not None:
+            return self.mlp_bias
+        return self.add_bias_linear
+
+    @property
+    def has_attention_output_bias(self) -> bool:
+        if self.attention_output_bias is not None:
+            return self.attention_output_bias
+        return self.add_bias_linear
 
 
 class TransformerConfig(ModelParallelConfig):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .config_mla import latent_mistakes
 from .config_moe import expert_mistakes
+from .config_mtp import further_token_mistakes
 
 if TYPE_CHECKING:
     from .config import ModelParallelConfig
@@ -38,6 +40,10 @@ def combination_mistakes(config: ModelParallelConfig) -> Iterator[Mistake]:
     yield from _size_mistakes(config)
     for message, help in expert_mistakes(config):
         yield "SP164", message, help
+    for message, help in latent_mistakes(config):
+        yield "SP165", message, help
+    for message, help in further_token_mistakes(config):
+        yield "SP166", message, help
     yield from _scaling_mistakes(config)
     yield from _window_mistakes(config)
 
@@ -45,7 +51,8 @@ def combination_mistakes(config: ModelParallelConfig) -> Iterator[Mistake]:
 def _size_mistakes(config: ModelParallelConfig) -> Iterator[Mistake]:
     heads, groups = config.num_attention_heads, config.query_groups
     fits = True
-    if config.kv_channels is None and config.hidden_size % heads:
+    latent = config.multi_latent_attention  # whose heads have sizes of their own
+    if config.kv_channels is None and config.hidden_size % heads and not latent:
         fits = False
         yield (
             "SP156",
@@ -60,7 +67,7 @@ def _size_mistakes(config: ModelParallelConfig) -> Iterator[Mistake]:
             f"`num_attention_heads`={heads} does not divide into `num_query_groups`={groups}",
             "every key/value head serves the same number of query heads",
         )
-    if config.position_embedding_type == "rope" and fits and config.rotary_dim % 2:
+    if config.position_embedding_type == "rope" and fits and not latent and config.rotary_dim % 2:
         yield (
             "SP158",
             f"rotary positions turn channels in pairs, and {config.rotary_dim} of "

@@ -39,8 +39,11 @@ class LanguageModelEmbedding(MegatronModule):
                 mesh,
                 init_std=config.init_method_std,
             )
-        if config.hidden_dropout > 0.0:
-            self.embedding_dropout = Dropout(config.hidden_dropout, mesh)
+        if config.embedding_dropout_rate > 0.0:
+            if config.embedding_dropout is not None:
+                self.embedding_dropout = Dropout(config.embedding_dropout, mesh)
+            else:
+                self.embedding_dropout = Dropout(config.hidden_dropout, mesh)
 
     def forward(
         self,
@@ -49,6 +52,8 @@ class LanguageModelEmbedding(MegatronModule):
         positions: Positions | None = None,
     ) -> Tensor:
         x = self.word_embeddings(input_ids)  # [b, t, h]
+        if self.config.embedding_multiplier is not None:
+            x = x * self.config.embedding_multiplier
         if self.position_embeddings is not None:
             if positions is None:
                 positions = Positions.of(input_ids, self.mesh)
@@ -59,7 +64,7 @@ class LanguageModelEmbedding(MegatronModule):
                 position_ids = position_ids[:, Positions.of(input_ids, self.mesh).local_ids]
                 weight = self.position_embeddings.weight.to(x.dtype)
                 x = x + F.embedding(position_ids, weight)
-        if self.config.hidden_dropout > 0.0:
+        if self.config.embedding_dropout_rate > 0.0:
             if positions is None:
                 positions = Positions.of(input_ids, self.mesh)
             x = self.embedding_dropout(x, positions)

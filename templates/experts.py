@@ -33,6 +33,7 @@ class GroupedMLP(MegatronModule):
     SwiGLU: the first projection's rows alternate gate, up. [if config.activation == "swiglu"]
     GEGLU: the first projection's rows alternate gate, up. [if config.activation == "geglu"]
     GEGLU by tanh: rows of the first alternate gate, up. [if config.activation == "geglu_tanh"]
+    GEGLU by a sigmoid: the first's rows alternate gate, up. [if config.activation == "quick_geglu"]
     A GELU between two projections. [if config.activation == "gelu"]
     A GELU, by its tanh formula, between two projections. [if config.activation == "gelu_tanh"]
     A squared ReLU between two projections. [if config.activation == "squared_relu"]
@@ -71,6 +72,13 @@ class GroupedMLP(MegatronModule):
                 y = F.silu(gate) * up
             elif self.config.activation == "geglu":
                 y = F.gelu(gate) * up
+            elif self.config.activation == "quick_geglu":
+                if self.config.activation_func_clamp_value is not None:
+                    limit = self.config.activation_func_clamp_value
+                    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+                if self.config.glu_linear_offset > 0.0:
+                    up = up + self.config.glu_linear_offset
+                y = gate * (1.702 * gate).sigmoid() * up
             else:
                 y = F.gelu(gate, approximate="tanh") * up
         else:

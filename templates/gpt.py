@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from specc.runtime import Mesh, Positions, linear_cross_entropy
+from specc.runtime import Mesh, Positions, linear_cross_entropy, softcap, tokens_ahead
 
 from .base import MegatronModule
 from .config import ModelParallelConfig
@@ -25,6 +25,7 @@ class GPTModelSubmodules:
     embedding: Node = LanguageModelEmbedding
     decoder: Node = required_slot()
     output_layer: Node = OutputLayer
+    mtp: Node = None
 
 
 class GPTModel(MegatronModule):
@@ -39,6 +40,10 @@ class GPTModel(MegatronModule):
         if not config.untie_embeddings_and_output_weights:
             # The embedding and the output layer are one table.
             self.output_layer.weight = self.embedding.word_embeddings.weight
+        if submodules.mtp is not None:
+            self.mtp = build_module(submodules.mtp, config)
+        else:
+            self.mtp = None
 
     def forward(
         self,
@@ -53,6 +58,21 @@ class GPTModel(MegatronModule):
         x = self.decoder(x, positions)
         if not self.mesh.last_stage:
             return x  # [b, t, h], the hidden of a pipeline's next stage
+        if self.config.logits_multiplier is not None:
+            x = x * self.config.logits_multiplier
         if labels is None:
+            if self.config.final_logit_softcapping is not None:
+                return softcap(self.output_layer(x), self.config.final_logit_softcapping)
             return self.output_layer(x)
-        return linear_cross_entropy(x, self.output_layer, labels, self.mesh)
+        if self.config.final_logit_softcapping is not None:
+            cap = self.config.final_logit_softcapping
+            return linear_cross_entropy(x, self.output_layer, labels, self.mesh, softcap=cap)
+        if self.mtp is None:
+            return linear_cross_entropy(x, self.output_layer, labels, self.mesh)
+        loss = linear_cross_entropy(x, self.output_layer, labels, self.mesh)
+        if not self.training:
+            return loss
+        # Tokens further ahead train along; the loss is the next one's as before.
+        further = tokens_ahead(input_ids, positions, self.mesh, self.config.mtp_num_layers or 1)
+        ahead = [self.embedding(ids, positions=positions) for ids in further]
+        return self.mtp(loss, x, ahead, labels, positions, self.output_layer)

@@ -13,17 +13,24 @@ from specc.runtime import Dropout, Mesh, Positions
 
 from .base import MegatronModule
 from .config import ModelParallelConfig
+from .identity import IdentityOp
 from .spec import Node, build_module, norm_slot, required_slot
 
 
 @dataclass
 class TransformerLayerSubmodules:
-    """The children of TransformerLayer."""
+    """The children of TransformerLayer.
+
+    The norms behind attention and MLP are there where a spec names them. With
+    `config.parallel_shared_layernorm` there is no `pre_mlp_layernorm`.
+    """
 
     input_layernorm: Node = norm_slot()
     self_attention: Node = required_slot()
+    post_self_attn_layernorm: Node = IdentityOp
     pre_mlp_layernorm: Node = norm_slot()
     mlp: Node = required_slot()
+    post_mlp_layernorm: Node = IdentityOp
 
 
 class TransformerLayer(MegatronModule):
@@ -45,13 +52,26 @@ class TransformerLayer(MegatronModule):
         self.self_attention = build_module(
             submodules.self_attention, config, layer_number=layer_number
         )
-        self.pre_mlp_layernorm = build_module(
-            submodules.pre_mlp_layernorm,
+        self.post_self_attn_layernorm = build_module(
+            submodules.post_self_attn_layernorm,
             config,
             hidden_size=config.hidden_size,
             eps=config.layernorm_epsilon,
         )
+        if not (config.parallel_attention_mlp and config.parallel_shared_layernorm):
+            self.pre_mlp_layernorm = build_module(
+                submodules.pre_mlp_layernorm,
+                config,
+                hidden_size=config.hidden_size,
+                eps=config.layernorm_epsilon,
+            )
         self.mlp = build_module(submodules.mlp, config)
+        self.post_mlp_layernorm = build_module(
+            submodules.post_mlp_layernorm,
+            config,
+            hidden_size=config.hidden_size,
+            eps=config.layernorm_epsilon,
+        )
         if config.hidden_dropout > 0.0:
             self.self_attention_dropout = Dropout(config.hidden_dropout, mesh)
             self.mlp_dropout = Dropout(config.hidden_dropout, mesh)
@@ -63,11 +83,30 @@ class TransformerLayer(MegatronModule):
         rotary: tuple[Tensor, Tensor] | None = None,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        y = self.self_attention(self.input_layernorm(x), positions, rotary, attention_mask)
+        if self.config.parallel_attention_mlp:
+            # Side by side: the MLP is not given what attention adds.
+            if self.config.parallel_shared_layernorm:
+                h = self.input_layernorm(x)
+                y, z = self.self_attention(h, positions, rotary, attention_mask), self.mlp(h)
+            else:
+                y = self.self_attention(self.input_layernorm(x), positions, rotary, attention_mask)
+                z = self.mlp(self.pre_mlp_layernorm(x))
+            y, z = self.post_self_attn_layernorm(y), self.post_mlp_layernorm(z)
+            if self.config.hidden_dropout > 0.0:
+                y = self.self_attention_dropout(y, positions)
+                z = self.mlp_dropout(z, positions)
+            return x + y + z
+        y = self.post_self_attn_layernorm(
+            self.self_attention(self.input_layernorm(x), positions, rotary, attention_mask)
+        )
         if self.config.hidden_dropout > 0.0:
             y = self.self_attention_dropout(y, positions)
+        if self.config.residual_multiplier is not None:
+            y = y * self.config.residual_multiplier
         x = x + y
-        y = self.mlp(self.pre_mlp_layernorm(x))
+        y = self.post_mlp_layernorm(self.mlp(self.pre_mlp_layernorm(x)))
         if self.config.hidden_dropout > 0.0:
             y = self.mlp_dropout(y, positions)
+        if self.config.residual_multiplier is not None:
+            y = y * self.config.residual_multiplier
         return x + y

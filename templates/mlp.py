@@ -36,6 +36,13 @@ class FeedForward(MegatronModule):
                 return self.linear_fc2(F.silu(gate) * up)
             if self.config.activation == "geglu":
                 return self.linear_fc2(F.gelu(gate) * up)
+            if self.config.activation == "quick_geglu":
+                if self.config.activation_func_clamp_value is not None:
+                    limit = self.config.activation_func_clamp_value
+                    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+                if self.config.glu_linear_offset > 0.0:
+                    up = up + self.config.glu_linear_offset
+                return self.linear_fc2(gate * (1.702 * gate).sigmoid() * up)
             return self.linear_fc2(F.gelu(gate, approximate="tanh") * up)
         if self.config.activation == "gelu":
             return self.linear_fc2(F.gelu(self.linear_fc1(x)))
@@ -50,6 +57,7 @@ class MLP(FeedForward):
     SwiGLU: the first projection's rows alternate gate, up. [if config.activation == "swiglu"]
     GEGLU: the first projection's rows alternate gate, up. [if config.activation == "geglu"]
     GEGLU by tanh: rows of the first alternate gate, up. [if config.activation == "geglu_tanh"]
+    GEGLU by a sigmoid: the first's rows alternate gate, up. [if config.activation == "quick_geglu"]
     A GELU between two projections. [if config.activation == "gelu"]
     A GELU, by its tanh formula, between two projections. [if config.activation == "gelu_tanh"]
     A squared ReLU between two projections. [if config.activation == "squared_relu"]
@@ -64,7 +72,7 @@ class MLP(FeedForward):
             config.hidden_size,
             2 * config.ffn_size if config.gated_linear_unit else config.ffn_size,
             mesh,
-            bias=config.add_bias_linear,
+            bias=config.has_mlp_bias,
             init_std=config.init_method_std,
         )
         self.linear_fc2 = build_module(
@@ -72,6 +80,6 @@ class MLP(FeedForward):
             config.ffn_size,
             config.hidden_size,
             mesh,
-            bias=config.add_bias_linear,
+            bias=config.has_mlp_bias,
             init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specc import runtime
+from specc.runtime import Mesh
 
 from .config import ModelParallelConfig
 
@@ -20,6 +21,7 @@ class LayerNorm(runtime.LayerNorm):
             config.hidden_size if hidden_size is None else hidden_size,
             config.layernorm_epsilon if eps is None else eps,
             zero_centered=config.layernorm_zero_centered_gamma,
+            bias=config.layernorm_bias,
         )
 
 
@@ -34,6 +36,29 @@ class RMSNorm(runtime.RMSNorm):
     ) -> None:
         super().__init__(
             config.hidden_size if hidden_size is None else hidden_size,
+            config.layernorm_epsilon if eps is None else eps,
+            zero_centered=config.layernorm_zero_centered_gamma,
+        )
+
+
+class HeadsRMSNorm(runtime.HeadsRMSNorm):
+    """RMS norm over the channels of all heads together, in the place of q_layernorm or k_layernorm.
+
+    Their number is the parent's to say: `hidden_size` is the channels of a head.
+    """
+
+    def __init__(
+        self,
+        config: ModelParallelConfig,
+        mesh: Mesh,
+        heads: int,
+        hidden_size: int | None = None,
+        eps: float | None = None,
+    ) -> None:
+        super().__init__(
+            heads,
+            config.head_dim if hidden_size is None else hidden_size,
+            mesh,
             config.layernorm_epsilon if eps is None else eps,
             zero_centered=config.layernorm_zero_centered_gamma,
         )

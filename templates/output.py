@@ -22,6 +22,7 @@ class OutputLayer(ColumnParallelLinear):
             config.vocab_size,
             mesh,
             pad=True,
+            bias=config.output_layer_bias,
             init_std=config.init_method_std,
         )
 

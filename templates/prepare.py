@@ -22,6 +22,7 @@ from .diagnostic import Diagnostic, Span, SpecError, suggestion
 from .embedding import LanguageModelEmbedding
 from .findings import Findings, described, ordered
 from .layer import TransformerLayer
+from .multi_latent_attention import MLASelfAttention
 from .nodes import as_spec, is_pair, may_be_node, submodules_class, target_of
 from .norm import LayerNorm, RMSNorm
 from .rotary import RotaryPositionalEmbedding
@@ -235,7 +236,8 @@ class _Preparation(Findings):
                     )
         if place.numbered and "layer_number" in params:
             self.numbers.append((out, params.pop("layer_number")))
-        if issubclass(out.module, SelfAttention) and "attn_mask_type" not in parameters:
+        attends = issubclass(out.module, SelfAttention | MLASelfAttention)
+        if attends and "attn_mask_type" not in parameters:
             kind = params.pop("attn_mask_type", "causal")
             if getattr(kind, "name", kind) != "causal":
                 self.error(

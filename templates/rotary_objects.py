@@ -16,6 +16,7 @@ from .block import TransformerBlock
 from .config import ModelParallelConfig
 from .diagnostic import SpecError
 from .findings import Findings
+from .multi_latent_attention import MLASelfAttention
 from .nodes import tree
 from .rotary import RotaryPositionalEmbedding
 from .spec import PreparedSpec, is_config
@@ -57,7 +58,7 @@ def _shared_parent(rotary: Handed) -> PreparedSpec:
 
 def _attends(node: PreparedSpec) -> bool:
     return isinstance(node.module, type) and issubclass(
-        node.module, SelfAttention | TransformerBlock
+        node.module, SelfAttention | MLASelfAttention | TransformerBlock
     )
 
 

@@ -1,7 +1,8 @@
 """Routers: which experts a token goes to."""
 
 # A module's call returns Any; the forwards say what it is.
-# mypy: disable-error-code="no-any-return"
+# And each kind of loss is a class of its own, under one name.
+# mypy: disable-error-code="no-any-return, assignment"
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ class TopKRouter(MegatronModule):
             self.z_loss = ZLoss(config.moe_z_loss_coeff, mesh)
         if config.moe_aux_loss_coeff > 0.0:
             if config.moe_router_load_balancing_type == "seq_aux_loss":
-                self.aux_loss: AuxLoss = SequenceAuxLoss(
+                self.aux_loss = SequenceAuxLoss(
                     config.moe_aux_loss_coeff, config.moe_router_topk, mesh
                 )
             elif config.moe_router_load_balancing_type == "global_aux_loss":

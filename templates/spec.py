@@ -34,7 +34,7 @@ from .spans import asking_span, narrowed, parameter_span
 Node = Any
 """A ModuleSpec, a class, a function, a partial of a class, a (module, name) pair, or None."""
 
-OFFERED = frozenset({"config", "layer_number", "hidden_size", "eps"})
+OFFERED = frozenset({"config", "layer_number", "hidden_size", "eps", "heads"})
 """What a parent offers any child; a constructor without a parameter of that name does without."""
 
 _SKIPPED = frozenset({__file__, dataclasses.__file__, functools.__file__})

@@ -22,7 +22,7 @@ _zygote = Zygote()
 
 @pytest.fixture(scope="session")
 def _pools() -> Iterator[dict[int, Pool]]:
-    pools = {size: Pool(_zygote, size) for size in (1, 2, 4)}
+    pools = {size: Pool(_zygote, size) for size in (1, 2, 4, 8)}
     yield pools
     for pool in pools.values():
         pool.kill()
@@ -39,7 +39,11 @@ def ranks(_pools: dict[int, Pool]) -> Callable[..., list[Any]]:
     return run
 
 
-ON_REQUEST = {"more_configurations": "--more-configurations", "more_kills": "--more-kills"}
+ON_REQUEST = {
+    "more_configurations": "--more-configurations",
+    "more_kills": "--more-kills",
+    "more_layouts": "--more-layouts",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--more-kills", action="store_true", help="kill 50 runs of `specc train`, not 5"
+    )
+    parser.addoption(
+        "--more-layouts",
+        action="store_true",
+        help="run every mix of layouts with experts, on up to 8 processes",
     )
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden texts that differ anew"

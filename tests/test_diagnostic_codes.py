@@ -26,7 +26,7 @@ SHARED = {
 
 
 def sources() -> Iterator[Path]:
-    for folder in ("runtime", "templates", "compiler"):
+    for folder in ("runtime", "templates", "huggingface", "compiler"):
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 

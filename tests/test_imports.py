@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("runtime", "templates", "compiler")
+FOLDERS = ("runtime", "templates", "huggingface", "compiler")
 PAGES = sorted(
     path
     for path in (ROOT / "generated_examples").glob("*.py")
@@ -20,14 +20,20 @@ PAGES = sorted(
 ALLOWED = {
     "runtime": {"torch"},
     "templates": {"torch", "specc.runtime"},
+    "huggingface": {"torch", "specc.runtime", "specc.templates", "yaml"},
     "compiler": {
-        "torch", "specc.runtime", "specc.templates",
+        "torch", "specc.runtime", "specc.templates", "specc.huggingface",
         "libcst", "black", "jinja2", "click", "yaml", "rich",
     },
 }  # fmt: skip
 
-# Extras of the runtime, imported inside the function that is asked for them.
-OPTIONAL = {"runtime": {"tokenizers"}, "templates": set[str](), "compiler": set[str]()}
+# Extras, imported inside the function that is asked for them.
+OPTIONAL = {
+    "runtime": {"tokenizers"},
+    "templates": set[str](),
+    "huggingface": {"huggingface_hub"},
+    "compiler": set[str](),
+}
 
 BLOCKED = (
     "libcst",
@@ -37,6 +43,7 @@ BLOCKED = (
     "yaml",
     "rich",
     "specc.templates",
+    "specc.huggingface",
     "specc.compiler",
 )
 

@@ -15,7 +15,7 @@ from .tree import Part
 Pair = tuple[Part | None, Part | None]
 
 # A part of these kinds that is the only one left on either side is the same one, renamed.
-_SINGLE = {"attention", "mlp", "layer", "embedding", "output"}
+_SINGLE = {"attention", "mixer", "mlp", "layer", "embedding", "output"}
 
 
 def align(before: Sequence[Part], after: Sequence[Part]) -> list[Pair]:

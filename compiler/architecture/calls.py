@@ -95,6 +95,7 @@ class AttentionCall:
     - `sinks`: "learned", "zero" or None; `masked`: a mask tensor is given beside.
     - `dropout`: of the weights, in training.
     - `latent`, `shared`, `query_latent`: see `latents.Latent`; known once a run has been read.
+    - `phase`: the forward that it is of, "train" or "labels".
     """
 
     path: str
@@ -115,6 +116,7 @@ class AttentionCall:
     latent: int | None = None
     shared: int | None = None
     query_latent: int | None = None
+    phase: Phase = "train"
 
 
 class Form(NamedTuple):
@@ -126,13 +128,15 @@ class Form(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One ATen call of the training forward: in which module, and in which attention call."""
+    """One ATen call of a forward: in which module, in which attention call, and whether inside a
+    recurrence."""
 
     path: str
     op: str  # "aten.mm.default"
     inputs: tuple[Form, ...]
     outputs: tuple[Form, ...]
     attention: int | None
+    recurrent: bool = False
 
 
 def values(value: Any) -> Iterator[Value]:

@@ -31,7 +31,7 @@ SHOWN = {
     *("moe_router_bias_update_rate", "moe_input_jitter_eps", "moe_expert_capacity_factor"),
     # Of latent attention and of tokens predicted ahead.
     *("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
-    "mtp_num_layers",
+    *("mtp_num_layers", "mtp_loss_scaling_factor"),
 }
 
 

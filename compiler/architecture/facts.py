@@ -11,21 +11,24 @@ from torch import nn
 
 from specc.runtime import PositionEmbedding, VocabParallelEmbedding
 
-from .calls import Step
+from .calls import Step, Value
 from .facts_mlp import mlp_facts
 from .facts_moe import chosen_facts, loss_facts, moe_facts, router_facts
 from .kinds import ACTIVATIONS
 from .known import Facts, Known
+from .recurrences import TYPES, recurrence
 
 
 def facts_of(kind: str, known: Known) -> Facts:
     """In the order in which a reader wants them."""
     makers: Mapping[str, Any] = {
         "attention": _attention,
+        "mixer": _mixer,
         "mlp": mlp_facts,
         "moe": moe_facts,
         "router": router_facts,
         "router part": loss_facts,
+        "loss": loss_facts,
         "norm": _norm,
         "linear": _linear,
         "output": _output,
@@ -68,6 +71,21 @@ def _attention(known: Known) -> Facts:
     if others:
         found["attentions"] = len(known.attention)
     return found
+
+
+def _mixer(known: Known) -> Facts:
+    for step in known.steps:
+        shapes = [value.shape for value in step.args if isinstance(value, Value)]
+        call = recurrence(step.name, shapes, "") if step.kind == "runtime" else None
+        if call is not None:
+            return {
+                "type": TYPES[call.function],
+                "heads": call.heads,
+                "groups": call.groups,
+                "key_dim": call.key_dim,
+                "value_dim": call.value_dim,
+            }
+    return {}
 
 
 def _norm(known: Known) -> Facts:

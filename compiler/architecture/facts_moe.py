@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specc.runtime import Jitter
+from specc.runtime import Jitter, MultiTokenLoss
 from specc.runtime.moe_losses import AuxLoss, GlobalAuxLoss, RouterLoss, SequenceAuxLoss, ZLoss
 from specc.runtime.moe_router import ExpertLoad
 
@@ -61,7 +61,7 @@ def router_facts(known: Known) -> Facts:
         found["groups"] = (group_topk, groups)
     names = {weight.name for weight in known.weights}
     if "expert_bias" in names:
-        found["choice_bias"] = True
+        found["expert_bias"] = True
     if "bias" in names:
         found["bias"] = True
     scaling = _scaling(known.steps, choice)
@@ -77,8 +77,10 @@ def router_facts(known: Known) -> Facts:
 
 
 def loss_facts(known: Known) -> Facts:
-    """Of what a router adds to the loss, counts or shakes."""
+    """Of what a router adds to the loss, counts or shakes, and of further tokens' loss."""
     module = known.module
+    if isinstance(module, MultiTokenLoss):
+        return {"type": "loss of further tokens", "coefficient": module.coeff}
     if isinstance(module, RouterLoss):
         return {"type": _LOSSES.get(type(module), module.name), "coefficient": module.coeff}
     if isinstance(module, ExpertLoad):

@@ -23,6 +23,7 @@ from .tree import Architecture
 _LABELS: dict[Share, str] = {
     "projections": "attention projections",
     "scores": "attention scores and values",
+    "mixers": "recurrent mixers",
     "mlp": "MLP",
     "experts": "experts and their routers",
     "output": "output layer",
@@ -72,6 +73,13 @@ def _flop_figures(run: Run, shares: Shares) -> list[Figure]:
             for n, label in names
         ]
     total = sum(found.values(), Fraction())
+    try:
+        more = sum(forward_flops(run, shares.of, "labels").values(), Fraction())
+    except NotCountedError as error:
+        training = Figure("flops.training", labels[1], None, "FLOPs", note=f"{error} in training")
+    else:
+        note = f"{at}, further tokens predicted" if more else at
+        training = Figure("flops.training", labels[1], round(3 * (total + more)), "FLOPs", 0, note)
     always = {"projections", "scores", "output", *(() if found["experts"] else ("mlp",))}
     parts = [
         Figure(f"flops.forward.{share}", _LABELS[share], round(found[share]), "FLOPs", 1)
@@ -81,7 +89,7 @@ def _flop_figures(run: Run, shares: Shares) -> list[Figure]:
     return [
         Figure("flops.forward", labels[0], round(total), "FLOPs", note=at),
         *parts,
-        Figure("flops.training", labels[1], round(3 * total), "FLOPs", note=at),
+        training,
     ]
 
 
@@ -97,7 +105,8 @@ def _cache_figures(run: Run, dtype: torch.dtype) -> list[Figure]:
             Figure("kv_cache.token", labels[0], None, "bytes", note=str(error)),
             Figure("kv_cache.sequence", labels[1], None, "bytes", note=str(error)),
         ]
-    windows = {call.window for call in run.attention if call.window and call.window < run.length}
+    calls = [call for call in run.attention if call.phase == "train"]
+    windows = {call.window for call in calls if call.window and call.window < run.length}
     limit = f", {_listed(windows)} in a window" if windows else ""
     return [
         Figure("kv_cache.token", labels[0], token, "bytes", note=name),

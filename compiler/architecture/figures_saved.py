@@ -55,13 +55,16 @@ def measured(run: Run, dtype: torch.dtype) -> Saved:
         for parameter in model.parameters():  # what FSDP gathers is in this dtype
             if parameter.is_floating_point():
                 parameter.data = parameter.data.to(dtype)
-        return saved_activations(model, lambda model: _forward(model, run.length), run.stands_for)
+        return saved_activations(model, lambda model: _forward(model, run), run.stands_for)
 
 
-def _forward(model: nn.Module, length: int) -> object:
-    ids = torch.zeros((1, length), dtype=torch.int64, device="meta")
-    needs_labels = signature(model).get("labels") is True
-    return model(input_ids=ids, **({"labels": ids} if needs_labels else {}))
+def _forward(model: nn.Module, run: Run) -> object:
+    """With labels where the model, or a layer of it, runs with them alone."""
+    ids = torch.zeros((1, run.length), dtype=torch.int64, device="meta")
+    labelled = signature(model).get("labels") is True or any(
+        run.needs_labels(path) for path in run.calls.get("labels", {})
+    )
+    return model(input_ids=ids, **({"labels": ids} if labelled else {}))
 
 
 def _none(why: str) -> list[Figure]:

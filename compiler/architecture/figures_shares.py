@@ -8,6 +8,7 @@ from .tree import Part
 
 _SHARES: dict[str, Share] = {
     "attention": "projections",
+    "mixer": "mixers",
     "mlp": "mlp",
     "experts": "experts",
     "router": "experts",

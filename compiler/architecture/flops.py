@@ -9,6 +9,7 @@ activations, the softmax, rotary positions and lookups do not.
 | [m, k] times [k, n], as torch ran it (by the formulas of `torch.utils.flop_counter`) | 2 m k n |
 | experts: each of R rows with its own expert's [out, in] (`grouped_linear`) | 2 R in out |
 | attention: q k^T, and the weights times v | 2 (d + d_v) for each head and pair of places |
+| recurrences: into a head's state [d, d_v] and out of it | 2 d d_v each, for each head and place |
 
 Of experts R is the rows that their products run over: k for each token, whichever experts they go
 to; with a capacity that is padded to, as many as its slots.
@@ -18,9 +19,10 @@ mask that is half of what PaLM counts, whose formula is for every pair. Pairs th
 hides count, since kernels compute them; attention that is written out as products counts as it ran,
 with all pairs. The projections inside `nn.MultiheadAttention` count as products.
 
-A training step takes 3 times the forward: each product has two in the backward, one for the
-gradient of either operand. What is computed twice is not counted (recompute; the scores, in flash
-attention), nor is the optimizer.
+A training step takes 3 times the forward, and 3 times what runs with labels alone (modules that
+predict further tokens): each product has two in the backward, one for the gradient of either
+operand. What is computed twice is not counted (recompute; the scores, in flash attention), nor is
+the optimizer.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ from typing import Literal, get_args
 
 from torch.utils.flop_counter import flop_registry
 
-from .calls import AttentionCall, Operation
+from .calls import AttentionCall, Operation, Phase
 from .experts import GROUPED_PRODUCT, rows_and_weight
+from .recurrences import recurrence_flops
 from .run import Run
 
-Share = Literal["projections", "scores", "mlp", "experts", "output", "other"]
+Share = Literal["projections", "scores", "mixers", "mlp", "experts", "output", "other"]
 SHARES: tuple[Share, ...] = get_args(Share)  # in the order in which they are shown
 Shape = tuple[int, ...]
 _FORMULAS: dict[str, Callable[..., int]] = {str(k): f for k, f in flop_registry.items()}
@@ -81,7 +84,7 @@ def mixes_places(operation: Operation, run: Run) -> bool:
     with places on both sides. [.., m, k] times [.., k, n]: k, or m and n, are places.
     """
     name = ".".join(operation.op.split(".")[:2])
-    if operation.attention is not None or name not in _PRODUCTS:
+    if operation.attention is not None or operation.recurrent or name not in _PRODUCTS:
         return False
     first, second = operation.inputs[-2:]
     if first.name or second.name:
@@ -90,15 +93,26 @@ def mixes_places(operation: Operation, run: Run) -> bool:
     return _of_places(first.shape[-1], run) or all(_of_places(size, run) for size in sides)
 
 
-def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Share, Fraction]:
+def forward_flops(
+    run: Run, share_of: Callable[[Operation], Share], phase: Phase = "train"
+) -> dict[Share, Fraction]:
     """FLOPs per token of a forward over one sequence of `run.length` places, by what takes them.
 
     The mean over the sequence: an early token attends less than a late one. `share_of` says which
-    part of the model an operation outside attention belongs to. Raises NotCountedError.
+    part of the model an operation outside attention belongs to. With the phase "labels" of what a
+    forward with labels runs more, modules that do not run without. Raises NotCountedError.
     """
     total = dict.fromkeys(SHARES, Fraction())
     longer = Fraction(run.length, run.places)
-    for operation in run.operations:
+
+    def counts(path: str) -> bool:
+        return phase == "train" or run.needs_labels(path)
+
+    for operation in run.operations if phase == "train" else run.labelled:
+        if not counts(operation.path):
+            continue
+        if operation.recurrent:
+            continue
         if operation.attention is not None and not _is_projection(operation, run):
             continue
         flops: int | Fraction
@@ -109,10 +123,16 @@ def forward_flops(run: Run, share_of: Callable[[Operation], Share]) -> dict[Shar
         if flops:
             share = "scores" if mixes_places(operation, run) else share_of(operation)
             total[share] += run.times(operation.path) * flops
-    for call in run.attention:
+    for call in (one for one in run.attention if one.phase == phase and counts(one.path)):
         if why := not_of_the_sequence(call, run):
             raise NotCountedError(why)
         total["scores"] += run.times(call.path) * attention_flops(call, run.length)
+    for one in (one for one in run.recurrences if one.phase == phase and counts(one.path)):
+        if one.places != run.places:
+            raise NotCountedError(
+                f"{one.path} runs over {one.places:,} places, in a sequence of {run.places:,}"
+            )
+        total["mixers"] += run.times(one.path) * recurrence_flops(one, run.length)
     return {share: total[share] / run.length for share in SHARES}
 
 

@@ -14,6 +14,8 @@ from specc.runtime import (
     GroupedRowParallelLinear,
     Jitter,
     LayerNorm,
+    Linear,
+    MultiTokenLoss,
     PositionEmbedding,
     RMSNorm,
     RowParallelLinear,
@@ -24,10 +26,11 @@ from specc.runtime.moe_router import ExpertLoad
 
 from .calls import ModuleCall, Step, values
 from .facts_moe import chooses
+from .recurrences import PRODUCTS
 from .tree import Part
 
 GROUPED = (GroupedColumnParallelLinear, GroupedRowParallelLinear)
-LINEAR = (ColumnParallelLinear, RowParallelLinear, *GROUPED, nn.Linear)
+LINEAR = (ColumnParallelLinear, RowParallelLinear, Linear, *GROUPED, nn.Linear)
 EMBEDDING = (VocabParallelEmbedding, PositionEmbedding, nn.Embedding)
 NORM = (LayerNorm, RMSNorm, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 DROPOUT = (Dropout, nn.Dropout)
@@ -66,6 +69,7 @@ def library_kind(module: nn.Module) -> str | None:
         (NORM, "norm"),
         (DROPOUT, "dropout"),
         (OF_ROUTER, "router part"),
+        (MultiTokenLoss, "loss"),
         (nn.MultiheadAttention, "attention"),
         (nn.Identity, "identity"),
     )
@@ -89,6 +93,8 @@ def kind_of(
     steps = call.steps if call is not None else ()
     if attends or any(_is_core(child) for child in children):
         return "attention"
+    if any(step.kind == "runtime" and step.name in PRODUCTS for step in steps):
+        return "mixer"
     if any(child.kind == "router" for child in children):
         return "moe"
     if chooses(steps) and all(child.kind == "router part" for child in children):
@@ -96,7 +102,7 @@ def kind_of(
     if not children and call is not None:
         return _leaf(steps)
     below = [part.kind for child in children for _, _, part in child.walk()]
-    if "attention" in below:
+    if "attention" in below or "mixer" in below:
         return "layer" if element or ("mlp" in below and not _has_layers(children)) else "module"
     if any(child.kind not in _OF_MLP for child in children):
         return "layer" if element else "module"

@@ -36,14 +36,15 @@ def _bytes(run: Run, size: int, length: int) -> int:
             f"{by_hand or 'the model'} computes attention by matrix products, and nothing says "
             "what of it is kept"
         )
-    if not run.attention:
+    attention = [(n, call) for n, call in enumerate(run.attention) if call.phase == "train"]
+    if not attention:
         raise NothingSaysError("no attention was seen, and nothing says what else is kept")
-    for call in run.attention:
+    for _, call in attention:
         if why := not_of_the_sequence(call, run):
             raise NothingSaysError(f"{why}, and nothing says which are kept")
     narrow = latents(run)
     total = 0
-    for number, call in enumerate(run.attention):
+    for number, call in attention:
         kept = call.groups * (call.head_dim + call.value_dim)
         if number in narrow:
             kept = narrow[number].width + narrow[number].shared

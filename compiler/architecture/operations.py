@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .calls import Form, Operation
+from .calls import Form, Operation, Phase
 from .recorder import Recorder
 
 
 class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Collects `operations`; the recorder knows where the run is."""
+    """Collects `operations`, by phase; the recorder knows where the run is."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
-        self.operations: list[Operation] = []
+        self.operations: dict[Phase, list[Operation]] = {}
         self._silent = False
         self._held: list[torch.UntypedStorage] = []  # so that no key is used twice
         self._names: dict[int, str] = {}  # of storages
@@ -50,7 +50,9 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self._silent:
             place, attention = self.recorder.path, self.recorder.inside_attention
             inputs, outputs = self._forms((*args, kwargs)), self._forms(out)
-            self.operations.append(Operation(place, str(func), inputs, outputs, attention))
+            recurrent = self.recorder.inside_recurrence
+            found = Operation(place, str(func), inputs, outputs, attention, recurrent)
+            self.operations.setdefault(self.recorder.phase, []).append(found)
         return out
 
     def _forms(self, value: Any) -> tuple[Form, ...]:

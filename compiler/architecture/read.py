@@ -84,8 +84,8 @@ class _Reader:
 
     def new_part(self, path: str, ran: str, module: nn.Module, name: str, *, element: bool) -> Part:
         kind = library_kind(module)
-        # What a router's loss keeps of a step is no part of the model.
-        children = () if kind == "router part" else self.children(path, module)
+        # What a loss keeps of a step is no part of the model.
+        children = () if kind in ("router part", "loss") else self.children(path, module)
         calls = {phase: self.run.calls.get(phase, {}).get(ran, ()) for phase, _ in PHASES}
         call = next((of_one[0] for of_one in calls.values() if of_one), None)
         weights = self.weights(path, module)
@@ -155,7 +155,7 @@ class _Reader:
             law = self.laws.words(prefix + name)
             if not _goes_without_saying(name, law, module):
                 found["init" if name == "weight" else f"init {name}"] = law
-            if not parameter.requires_grad:
+            if not parameter.requires_grad and name != "expert_bias":  # which a router tells
                 found["frozen"] = True
             if parameter.dtype != torch.float32:
                 found[f"dtype {name}"] = str(parameter.dtype).removeprefix("torch.")

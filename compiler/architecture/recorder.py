@@ -19,12 +19,13 @@ from specc.runtime.moe_dispatch import Dispatched
 from .calls import AttentionCall, ModuleCall, Name, Phase, Step, Value
 from .frames import Frame, tracked
 from .recorded_attention import of_runtime, of_torch, rotary_words
+from .recurrences import Recurrence, recurrence
 
 _NOTHING = object()  # an argument that is not written down
 
 
 class Recorder(TorchFunctionMode):
-    """Collects `calls`, by phase and path, and the attention calls among them.
+    """Collects `calls`, by phase and path, and the attention calls and recurrences among them.
 
     Steps are taken at the level of torch's Python functions: what a function does inside is not
     seen, and neither is what happens inside a wrapped function of the runtime.
@@ -37,6 +38,8 @@ class Recorder(TorchFunctionMode):
         self.calls: dict[Phase, dict[str, list[ModuleCall]]] = {}
         self.attention: list[AttentionCall] = []
         self.inside_attention: int | None = None
+        self.recurrences: list[Recurrence] = []
+        self.inside_recurrence = False
         self.names = {id(t): n for n, t in (*model.named_buffers(), *model.named_parameters())}
         self.modules = {id(m): path for path, m in model.named_modules()}
         self.frames: list[Frame] = []
@@ -79,15 +82,27 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def _attending(self, call: AttentionCall | None) -> Iterator[int | None]:
-        if call is None or self.phase != "train":
+        if call is None or self.phase == "eval":
             yield None
             return
         number = self.inside_attention = len(self.attention)
-        self.attention.append(call)
+        self.attention.append(dataclasses.replace(call, phase=self.phase))
         try:
             yield number
         finally:
             self.inside_attention = None
+
+    @contextmanager
+    def _recurring(self, call: Recurrence | None) -> Iterator[None]:
+        if call is None or self.phase == "eval":
+            yield
+            return
+        self.recurrences.append(dataclasses.replace(call, phase=self.phase))
+        self.inside_recurrence = True
+        try:
+            yield
+        finally:
+            self.inside_recurrence = False
 
     def run_forward(
         self, path: str, forward: Callable[..., Any], inputs: dict[str, Any], args: Any, kwargs: Any
@@ -140,7 +155,9 @@ class Recorder(TorchFunctionMode):
         args = self._written(inputs[n] for n in needed)
         kwargs = self._named({n: inputs[n] for n in others})
         attention = of_runtime(name, inputs, self.path, self.names)
-        with self._attending(attention) as number, self.silenced():
+        shapes = [tuple(value.shape) for value in inputs.values() if isinstance(value, Tensor)]
+        recurring = self._recurring(recurrence(name, shapes, self.path))
+        with self._attending(attention) as number, recurring, self.silenced():
             out = function(**inputs)
         rotary = None
         if name == "rotary_tables":

@@ -27,6 +27,7 @@ from .once import Once
 from .operations import OperationLog
 from .places import default_length, places_for
 from .recorder import Recorder, bound, runtime_watched
+from .recurrences import Recurrence
 
 __all__ = ["Run", "build", "opened_page", "run_page"]
 
@@ -43,9 +44,11 @@ class Run:
     - `calls`: each module's forward calls by path, in training without labels ("train"; with
       labels, where the model has to have them), with labels, where it may have them, and in eval
       mode ("eval").
-    - `attention`: the attention calls of the training forward; `operations`: its ATen calls.
+    - `attention`, `recurrences`: the attention calls and the recurrences of the forwards without
+      and with labels; `operations`: the ATen calls of the former, `labelled` of the latter, empty
+      where there is none.
     - `stands_for`: layers of a list that did not run themselves, each with the layer of its kind
-      that ran in its place: `calls`, `attention` and `operations` have the latter alone.
+      that ran in its place: all that is told of forwards is of the latter alone.
     - `made`: the operations of the constructors.
     """
 
@@ -59,7 +62,9 @@ class Run:
     places: int
     calls: Mapping[Phase, Mapping[str, tuple[ModuleCall, ...]]]
     attention: tuple[AttentionCall, ...]
+    recurrences: tuple[Recurrence, ...]
     operations: tuple[Operation, ...]
+    labelled: tuple[Operation, ...]
     stands_for: Mapping[str, str]
     made: OpLog = field(repr=False)
     loss: str | None  # what the page says that its forward returns with labels
@@ -70,6 +75,13 @@ class Run:
         for end in range(1, len(parts) + 1):
             count *= 1 + self._others[".".join(parts[:end])]
         return count
+
+    def needs_labels(self, path: str) -> bool:
+        """Whether a module, or one around it, runs in a forward with labels alone."""
+        parts = path.split(".")
+        around = (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+        without, labelled = self.calls["train"], self.calls.get("labels", {})
+        return any(module in labelled and module not in without for module in around)
 
     @functools.cached_property
     def _others(self) -> Counter[str]:
@@ -166,7 +178,9 @@ def _run(
         places,
         {phase: _frozen(calls) for phase, calls in recorder.calls.items()},
         tuple(recorder.attention),
-        tuple(log.operations),
+        tuple(recorder.recurrences),
+        tuple(log.operations.get("train", ())),
+        tuple(log.operations.get("labels", ())),
         once.stands_for,
         made,
         getattr(page, "LOSS", None),
@@ -196,7 +210,7 @@ def _forward(
     set_dropout_step(model, seed=0, step=0, first_sequence=0)
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
-        if phase == "train":
+        if phase != "eval":
             stack.enter_context(log)
         stack.enter_context(
             torch.device("meta")

@@ -12,10 +12,12 @@ HEADLINE: dict[str, tuple[str, ...]] = {
         *("heads", "groups", "head_dim", "value_dim"),
         *("latent", "shared", "query_latent"),
     ),
+    "mixer": ("type", "heads", "value_dim", "groups", "key_dim"),
     "mlp": ("experts", "activation", "size"),
     "moe": ("experts", "topk", "activation", "size"),
     "router": ("scores",),
     "router part": ("type", *_OF_ROUTER),
+    "loss": ("type", "coefficient"),
     "norm": ("type", "zero_centered"),
     "linear": ("experts", "in", "out"),
     "embedding": ("vocabulary", "positions", "rows", "size"),
@@ -34,18 +36,20 @@ _UNSAID_NAMES |= {("router", "topk"), ("router part", "topk")}  # said of the ex
 
 _CUTS: dict[Value, str] = {None: "whole on every rank", 0: "cut by rows", 1: "cut by columns"}
 _ABSENT = {
-    "window": "full attention",
-    "rotary": "no rotary positions",
-    "softcap": "no soft cap",
-    "sinks": "no sinks",
-    "scale": "scores by 1/√d",
-    "dropout": "no dropout",
-    "tied": "untied",
-    "init": "its constructor's own initial values",
-    "gather_output": "output not gathered",
-    "frozen": "trained",
-    "padded": "not padded",
-    "drops": "none dropped",
+    ("*", "window"): "full attention",
+    ("*", "rotary"): "no rotary positions",
+    ("*", "softcap"): "no soft cap",
+    ("*", "sinks"): "no sinks",
+    ("*", "scale"): "scores by 1/√d",
+    ("*", "dropout"): "no dropout",
+    ("*", "tied"): "untied",
+    ("*", "init"): "its constructor's own initial values",
+    ("*", "gather_output"): "output not gathered",
+    ("*", "frozen"): "trained",
+    ("*", "padded"): "not padded",
+    ("*", "drops"): "none dropped",
+    ("router", "groups"): "from any group",
+    ("router", "expert_bias"): "chosen by scores alone",
 }
 
 
@@ -66,6 +70,8 @@ def headline(part: Part) -> str:
     facts = dict(part.facts)
     if part.kind == "attention":
         return _heads(facts)
+    if part.kind == "mixer":
+        return _mixer(facts)
     if part.kind == "mlp":
         experts = f"{facts['experts']} × " if "experts" in facts else ""
         return experts + _joined(facts.get("activation"), facts.get("size"))
@@ -73,7 +79,7 @@ def headline(part: Part) -> str:
         return _of_experts(facts)
     if part.kind == "router":
         return str(facts.get("scores"))
-    if part.kind == "router part":
+    if part.kind in ("router part", "loss"):
         by = next((f" × {number(facts[n])}" for n in _OF_ROUTER if n in facts), "")
         return f"{facts.get('type')}{by}"
     if part.kind == "norm":
@@ -114,7 +120,7 @@ def phrase(kind: str, name: str, value: Value) -> str:
     if name == "places":
         return f"at {value}"
     if value is None:
-        return _ABSENT.get(name, f"no {shown}")
+        return _ABSENT.get((kind, name)) or _ABSENT.get(("*", name), f"no {shown}")
     if name == "init" or name.startswith("init "):
         what = name.removeprefix("init").strip()
         return f"starts as {value}" if not what else f"`{what}` starts as {value}"
@@ -124,7 +130,7 @@ def phrase(kind: str, name: str, value: Value) -> str:
         return "sinks" if value == "learned" else "a sink of zero" if value == "zero" else "sinks"
     if name == "groups" and isinstance(value, tuple):
         return f"from {value[0]} of {value[1]} groups"
-    if name == "choice_bias":
+    if name == "expert_bias":
         return "chosen by a bias too"
     if name == "topk":
         return f"top {value}"
@@ -179,12 +185,20 @@ def _heads(facts: dict[str, Value]) -> str:
     return f"GQA {heads}/{groups} heads of {of}"
 
 
+def _mixer(facts: dict[str, Value]) -> str:
+    """`Mamba-2 128 heads of 64, states of 128 in 8 groups`."""
+    heads = f"{facts['type']} {facts['heads']} heads of {facts['value_dim']}"
+    if facts["type"] == "Mamba-2":
+        return f"{heads}, states of {facts['key_dim']} in {facts['groups']} groups"
+    return f"{heads}, {facts['groups']} keys of {facts['key_dim']}"
+
+
 def _latents(facts: dict[str, Value]) -> str:
     """What keys, values and queries are made of: channels of a token."""
     shared, queries = facts.get("shared"), facts.get("query_latent")
-    text = f"keys and values from {facts['latent']}"
-    text += f" and {shared} of all heads" if shared is not None else ""
-    return text + (f", queries from {queries}" if queries is not None else "")
+    text = f"from a latent of {facts['latent']}"
+    text += f" and {shared} shared channels" if shared is not None else ""
+    return text + (f", queries from one of {queries}" if queries is not None else "")
 
 
 def whole_words(part: Part) -> str:

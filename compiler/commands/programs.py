@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import click
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """For a command of click's: a Refusal is told in its sentence, and ends the program with 2."""
+    from specc.runtime.refusal import Refusal
+
+    try:
+        yield
+    except Refusal as refusal:
+        click.echo(f"error: {refusal}", err=True)
+        raise click.exceptions.Exit(2) from None
 
 
 class Program(click.Command):

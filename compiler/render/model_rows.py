@@ -12,7 +12,7 @@ from .row import Row
 from .runs import MOST_RUNS, merge_runs
 
 # Parts whose words say what the linear layers in them are.
-_WHOLE = frozenset({"attention", "mlp"})
+_WHOLE = frozenset({"attention", "mixer", "mlp"})
 
 
 def show_rows(architecture: Architecture, *, everything: bool = False) -> tuple[Row, ...]:

@@ -118,5 +118,15 @@ def draw_mark(pen: Pen, text: str, x: float, y: float) -> None:
 
 def _known(kind: str) -> str:
     """A class of the stylesheet."""
-    known = ("attention", "mlp", "norm", "linear", "embedding", "output", "layer", "router")
+    known = (
+        "attention",
+        "mixer",
+        "mlp",
+        "norm",
+        "linear",
+        "embedding",
+        "output",
+        "layer",
+        "router",
+    )
     return kind if kind in (*known, "stack", "period", "more") else "module"

@@ -15,9 +15,10 @@ from .svg_stack import shortened, stack
 from .svg_text import clean
 
 # One block each, whatever is in it: its words say that.
-_WHOLE = frozenset({"attention", "mlp", "linear", "router"}) | THIN
+_WHOLE = frozenset({"attention", "mixer", "mlp", "linear", "router"}) | THIN
 _TITLES = {
     "attention": "Attention",
+    "mixer": "Mixer",
     "mlp": "MLP",
     "linear": "Linear",
     "embedding": "Embedding",

@@ -1,4 +1,4 @@
-"""Pages that no template made: attention written out, experts chosen, a mixer without attention."""
+"""Pages that no template made: attention written out or from latents, experts, a mixer without."""
 
 from __future__ import annotations
 
@@ -132,6 +132,11 @@ def linear() -> str:
 def by_torch() -> str:
     """torch's own attention."""
     return _MODEL.format(layer=_ATTENTION.format(attend=_TORCH))
+
+
+def latents() -> str:
+    """DeepSeek's: keys and values from 10 channels, and 6 that all heads share."""
+    return _MODEL.format(layer=_LATENTS)
 
 
 def experts() -> str:

@@ -6,11 +6,11 @@ What a config leaves out is the class's default, which is one of these models' w
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import transformers as hf
-from torch import nn
 from transformers.modeling_utils import no_init_weights
 
 
@@ -105,11 +105,6 @@ _PEERS: dict[str, Callable[[], hf.PreTrainedModel]] = {
             num_key_value_heads=4,
         )
     ),
-    "qwen3_30b_a3b": lambda: hf.Qwen3MoeForCausalLM(
-        hf.Qwen3MoeConfig(
-            num_hidden_layers=48, num_attention_heads=32, head_dim=128, moe_intermediate_size=768
-        )
-    ),
     "qwen3_06b": lambda: _qwen3(28, 1024, 16, 3072, tie_word_embeddings=True),
     "qwen3_8b": lambda: _qwen3(36, 4096, 32, 12288),
     "qwen3_32b": lambda: _qwen3(64, 5120, 64, 25600),
@@ -119,12 +114,43 @@ _PEERS: dict[str, Callable[[], hf.PreTrainedModel]] = {
         hf.GptOssConfig(num_hidden_layers=24, num_local_experts=32)
     ),
 }
-NAMES = tuple(sorted(_PEERS))
+# Of many experts, which transformers builds one by one, by the number of layers: the last and the
+# first of those that are alike.
+_DEEP: dict[str, tuple[int, int, Callable[[int], hf.PreTrainedModel]]] = {
+    "deepseek_v3": (
+        61,
+        4,
+        lambda layers: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(num_hidden_layers=layers)),
+    ),
+    "qwen3_30b_a3b": (
+        48,
+        1,
+        lambda layers: hf.Qwen3MoeForCausalLM(
+            hf.Qwen3MoeConfig(
+                num_hidden_layers=layers,
+                num_attention_heads=32,
+                head_dim=128,
+                moe_intermediate_size=768,
+            )
+        ),
+    ),
+}
+NAMES = tuple(sorted({*_PEERS, *_DEEP}))
 
 
-def peer(name: str) -> nn.Module:
-    """On the meta device, tied where its config says so."""
-    with torch.device("meta"), no_init_weights():
-        model = _PEERS[name]()
-    model.tie_weights()
-    return model
+def parameters(name: str, *, without: str = "") -> int:
+    """How many the model has beside those whose names contain `without`; a tied one counts once."""
+    if name in _PEERS:
+        return _count(_PEERS[name], without)
+    last, first, make = _DEEP[name]
+    fewer, more = (_count(partial(make, layers), without) for layers in (first, first + 1))
+    return fewer + (last - first) * (more - fewer)
+
+
+def _count(make: Callable[[], hf.PreTrainedModel], without: str) -> int:
+    with torch.device("meta"), no_init_weights():  # type: ignore[no-untyped-call]
+        model = make()
+    model.tie_weights()  # where its config says so
+    return sum(
+        p.numel() for name, p in model.named_parameters() if not without or without not in name
+    )

@@ -112,6 +112,11 @@ def test_a_product_without_a_formula_is_refused() -> None:
         flops.product_flops(scaled)
 
 
+def test_deepseek_v3_takes_the_papers_flops() -> None:
+    """arXiv 2505.09343, table 2: 250 GFLOPs a token in training, at 4,096 places."""
+    assert number("deepseek_v3", "flops.training") == pytest.approx(250e9, rel=0.005)
+
+
 def test_llama_3_405b_took_the_papers_flops() -> None:
     """arXiv 2407.21783, section 3.2.1: 3.8e25 FLOPs for 15.6T tokens, which is 6 for each parameter
     and token. Ours are 3.6 % more: attention at 8,192 places adds 4.2 %, and the embedding, whose

@@ -11,6 +11,7 @@ import hand_written_pages
 import pytest
 import torch
 from published_models import figures_of, number, run
+from read_pages import architecture, part
 
 from specc.compiler.architecture.figure import Figure
 from specc.compiler.architecture.figures import figures
@@ -18,6 +19,7 @@ from specc.compiler.architecture.figures_ranks import rank_figures
 from specc.compiler.architecture.figures_saved import measured
 from specc.compiler.architecture.rank_weights import Cut, RankWeights, rank_weights
 from specc.compiler.architecture.run import run_page
+from specc.compiler.architecture.words import words
 from specc.runtime import Mesh
 from specc.runtime.data_parallel import shard
 from specc.runtime.layouts import Degrees, parse_layouts
@@ -60,6 +62,23 @@ def test_layers_with_and_without_a_window() -> None:
     layer = 8 * 2 * 64 * 2
     expected = 12 * layer * 128 + 12 * layer * 131072
     assert number("gpt_oss_20b", "kv_cache.sequence") == expected
+
+
+def test_latents_are_kept_in_place_of_keys_and_values() -> None:
+    """DeepSeek-V2 (arXiv 2405.04434), table 1: d_c + d_h^R numbers for each layer and token."""
+    assert by_name(hand_written_pages.latents())["kv_cache.token"].value == 3 * (10 + 6) * 2
+    read_as = architecture(hand_written_pages.latents())
+    said = words(part(read_as, "layers[0..2]"))
+    assert said == (
+        "MLA 4 heads of 16, values of 8, from a latent of 10 and 6 shared channels, "
+        "queries from one of 20"
+    )
+
+
+def test_deepseeks_cache_is_the_published_one() -> None:
+    """arXiv 2505.09343, table 1: 70.272 KB a token, and 516.096 KB of Llama 3.1 405B."""
+    assert number("deepseek_v3", "kv_cache.token") == 70_272
+    assert number("llama3_405b", "kv_cache.token") == 516_096
 
 
 def test_a_cache_in_another_type() -> None:

@@ -75,7 +75,7 @@ def test_scaled_embeddings() -> None:
             logits = self.head(x)
             return logits
         """)
-    assert (stages.layers, stages.first, stages.last) == ("layers", ("table",), ("head",))
+    assert (stages.layers, stages.first, stages.last) == (("layers",), ("table",), ("head",))
     assert forward_of(written) == textwrap.dedent("""\
         def forward(self, input_ids: Tensor, labels: Tensor | None = None, HIDDEN) -> Tensor:
             mask = torch.ones_like(input_ids)  # of the tokens alone: every stage has it
@@ -108,7 +108,7 @@ def test_a_stack_inside_with_a_norm_of_its_own() -> None:
         """,
         text,
     )
-    assert stages.layers == "stack.layers"
+    assert stages.layers == ("stack.layers",)
     assert stages.first == ("table", "stack.inner") and stages.last == ("stack.norm", "head")
     assert "    x = self.table(input_ids) if self.mesh.first_stage else hidden\n" in written
     assert "    x = self.stack(x)\n    if not self.mesh.last_stage:\n" in forward_of(written)

@@ -64,7 +64,7 @@ def test_what_is_no_code_gets_the_nearest(word: str, help: str) -> None:
 
 
 def test_the_nearest_of_a_number_are_its_neighbours() -> None:
-    assert nearest("SP132") == ("SP129", "SP130", "SP131")
+    assert nearest("SP132") == ("SP130", "SP131", "SP133")
     assert code_of("error[SP130]") == "SP130" and code_of("SP13") is None
 
 

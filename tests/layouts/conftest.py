@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from layout_pages import PAGES
+from layout_pages import PAGES, ROUTED
 from layout_step import SHAPE, Alone, page_of
 
 from specc.runtime import Mesh
@@ -23,7 +23,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     @cache
     def compiled(name: str) -> Path:
         file = folder / f"{name}.py"
-        file.write_text(PAGES[name](folder))
+        file.write_text((PAGES | ROUTED)[name](folder))
         return file
 
     return compiled

@@ -74,9 +74,17 @@ def rotary(folder: Path) -> str:
     return _compiled(HERE / "options_spec.py", ":rotary")
 
 
+def deepseek(folder: Path) -> str:
+    """Latent attention, a dense layer and three with experts."""
+    return _compiled(HERE / "deepseek_spec.py", ":deepseek")
+
+
 PAGES: dict[str, Callable[[Path], str]] = {
     make.__name__: make for make in (llama, gpt2, sinks, seed, user, learned, rotary)
 }
+
+# Their routers need all micro-batches in the one process, too: `routed_step` runs them.
+ROUTED: dict[str, Callable[[Path], str]] = {make.__name__: make for make in (deepseek,)}
 
 
 def _compiled(file: Path, name: str, *overrides: str) -> str:

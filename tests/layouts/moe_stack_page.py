@@ -50,6 +50,7 @@ KINDS = {
     ),
     2: replace(_EXPERTS, moe_expert_capacity_factor=1.0),
 }
+KINDS[3] = replace(KINDS[1], moe_expert_capacity_factor=0.75)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""A checkpoint of a pipeline is one of the model: it moves to any layout bit for bit."""
+"""A checkpoint of a pipeline, or of experts dealt out, is one of the model: it moves to any layout
+bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from moe_pages import compiled
 from pipeline_pages import written
 from pipeline_step import SHAPE, STEP, VOCABULARY, Layout, mesh_of, trainer_of
 from torch import Tensor
@@ -23,14 +26,15 @@ from specc.runtime.trainer import Trainer
 
 Ranks = Callable[..., list[Any]]
 ONE = Layout()
-LAYOUTS = {
-    2: [Layout(pp=2), Layout(pp=2, schedule="zbv")],
-    4: [
+CHAINS = {
+    ("gpt2", 2): [Layout(pp=2), Layout(pp=2, schedule="zbv")],
+    ("gpt2", 4): [
         Layout(pp=4),
         Layout(pp=2, tp=2, schedule="interleaved"),
         Layout(pp=2, zero=3),
         Layout(pp=2, dp_replicate=2, schedule="dualpipev"),
     ],
+    ("experts", 4): [Layout(ep=4, accumulation=2), Layout(tp=2, ep=2), Layout(pp=4)],
 }
 
 
@@ -43,9 +47,12 @@ class _Facts:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Tied, so that two stages hold its table."""
-    return str(written(tmp_path_factory.mktemp("pages"), "gpt2"))
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A tied one, of which two stages hold the table, and one whose routers have biases."""
+    folder = tmp_path_factory.mktemp("pages")
+    experts = folder / "experts.py"
+    experts.write_text(compiled("sigmoid"))
+    return {"gpt2": str(written(folder, "gpt2")), "experts": str(experts)}
 
 
 def _trained(file: str, layout: Layout, folder: Path) -> None:
@@ -88,12 +95,15 @@ def _same(a: Path, b: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[n], second[n]) for n in first)
 
 
-@pytest.mark.parametrize("size", LAYOUTS)
-def test_from_a_pipeline_and_into_one(ranks: Ranks, page: str, tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(("name", "size"), CHAINS)
+def test_from_a_layout_and_into_one(
+    ranks: Ranks, pages: dict[str, str], tmp_path: Path, name: str, size: int
+) -> None:
     """Parameters and optimizer's states: from each layout into one process and on into the next."""
+    page = pages[name]
     _trained(page, ONE, tmp_path / "one")
     before = tmp_path / "one"
-    for number, layout in enumerate(LAYOUTS[size]):
+    for number, layout in enumerate(CHAINS[name, size]):
         into = tmp_path / f"into {number}"
         ranks(size, _moved, page, layout, before, into)
         assert _same(before, into), layout
@@ -103,6 +113,8 @@ def test_from_a_pipeline_and_into_one(ranks: Ranks, page: str, tmp_path: Path, s
         assert _same(trained, back), layout
         assert not _same(before, trained) or number  # another sum's rounding
         before = trained
+    saved = _read(before)
+    assert name != "experts" or saved["decoder.layers.3.mlp.router.expert_bias"].any()
 
 
 def _whole(file: str, layout: Layout) -> dict[str, Tensor]:
@@ -118,7 +130,10 @@ def _whole(file: str, layout: Layout) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("layout", [Layout(pp=2), Layout(pp=2, schedule="zbv")])
-def test_whole_tensors_are_those_of_all_stages(ranks: Ranks, page: str, layout: Layout) -> None:
+def test_whole_tensors_are_those_of_all_stages(
+    ranks: Ranks, pages: dict[str, str], layout: Layout
+) -> None:
+    page = pages["gpt2"]
     one = _whole(page, ONE)
     for found in ranks(2, _whole, page, layout):
         assert list(found) == list(one)

@@ -18,6 +18,7 @@ from drawn_models import (
     hostile,
     llama,
     many_parts,
+    mixtral,
     nested,
     patterned,
     scattered,
@@ -69,6 +70,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "unlike": lambda: svg(unlike()),
     "scattered": lambda: svg(scattered()),
     "nested": lambda: svg(nested()),
+    "experts": lambda: svg(mixtral(), layout=Degrees(tp=2, cp=2, dp=8, ep=4, pp=2)),
     "many": lambda: svg(many_parts()),
     "hostile": lambda: svg(hostile()),
     "changed": lambda: svg(llama(), changes=CHANGES),
@@ -76,6 +78,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
 }
 PAGES: dict[str, Callable[[], str]] = {
     "diff": lambda: _diff(llama(), changed_llama(), code_lines(OLD, NEW), layout=LAYOUT),
+    "experts": lambda: _diff(llama(), mixtral()),
     "same": lambda: _diff(llama(2), llama(2)),
     "thousand": lambda: _diff(unlike(), unlike(first=2048)),
     "hostile": lambda: _diff(hostile(), llama(2)),
@@ -127,7 +130,7 @@ def test_drawing(window: Window, tmp_path: Path, name: str) -> None:
             page.screenshot(path=tmp_path / f"{scheme}.png")
 
 
-@pytest.mark.parametrize("name", ["layout", "patterned", "nested", "hostile"])
+@pytest.mark.parametrize("name", ["layout", "patterned", "nested", "hostile", "experts"])
 def test_drawing_in_the_widest_font(window: Window, tmp_path: Path, name: str) -> None:
     """Nothing is cut off where a reader has DejaVu alone, the widest of the fonts."""
     text = drawing(name).replace("Arial", "'DejaVu Sans'")

@@ -41,7 +41,11 @@ PAIRS = (
     ("phi3_mini", "mistral_7b"),
     ("mistral_7b", "mixtral_8x7b"),  # an MLP to experts
     ("mixtral_8x7b", "qwen3_30b_a3b"),  # more and smaller experts
+    ("qwen3_30b_a3b", "deepseek_v3"),  # latent attention, dense layers, a shared expert
 )
+
+
+SHOWN = ("llama3_8b", "gemma2_9b", "gpt2_small", "mixtral_8x7b", "deepseek_v3")
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_published_models(before: str, after: str, golden: Callable[[str, str], 
     assert max(map(len, text.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["llama3_8b", "gemma2_9b", "gpt2_small", "mixtral_8x7b"])
+@pytest.mark.parametrize("name", SHOWN)
 def test_one_model(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.txt", terminal_show(shown(name), Screen(100)))
 
@@ -80,8 +84,5 @@ def test_a_golden_text_belongs_to_a_test() -> None:
     pairs = {f"{before}-{after}" for before, after in PAIRS}
     assert {file.name.partition(".")[0] for file in GOLDEN.iterdir()} == {
         *pairs,
-        "llama3_8b",
-        "gemma2_9b",
-        "gpt2_small",
-        "mixtral_8x7b",
+        *SHOWN,
     }

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from drawn_models import changed_llama, hostile, llama, unlike
+from drawn_models import changed_llama, hostile, llama, mixtral, unlike
 
 from specc.compiler.architecture.compare import compare
 from specc.compiler.architecture.figure import Figure
@@ -50,7 +50,7 @@ def read(text: str) -> Reader:
     return reader
 
 
-@pytest.mark.parametrize("other", [llama, changed_llama, hostile])
+@pytest.mark.parametrize("other", [llama, changed_llama, mixtral, hostile])
 def test_one_file(other: object) -> None:
     """Elements are closed, no script, no address but places of the page, the same bytes."""
     assert callable(other)

@@ -43,11 +43,15 @@ def inputs(vocab: int, scale: float = 1.0) -> dict[str, Tensor]:
     }
 
 
-def expected(vocab: int, bias: bool, scale: float = 1.0) -> dict[str, Tensor]:
+def expected(
+    vocab: int, bias: bool, scale: float = 1.0, cap: float | None = None
+) -> dict[str, Tensor]:
     """What torch says in one process."""
     given = inputs(vocab, scale)
     x, weight, b = (given[name].requires_grad_() for name in ("x", "weight", "bias"))
     logits = F.linear(x, weight, b if bias else None)
+    if cap is not None:
+        logits = cap * torch.tanh(logits / cap)
     losses = F.cross_entropy(
         logits.flatten(0, 1), given["labels"].flatten(), ignore_index=-100, reduction="none"
     ).view(B, S)
@@ -63,6 +67,7 @@ def computed(
     scale: float = 1.0,
     compiled: bool = False,
     chunks: int = 1,
+    cap: float | None = None,
 ) -> dict[str, Tensor]:
     """The same from a rank's parts, gradients put together again."""
     tp = dist.get_world_size() if dist.is_initialized() else 1
@@ -80,7 +85,7 @@ def computed(
     call = linear_cross_entropy
     if compiled:
         call = torch.compile(linear_cross_entropy, fullgraph=True, backend="aot_eager")
-    losses = call(x, head, given["labels"], mesh)
+    losses = call(x, head, given["labels"], mesh, softcap=cap)
     local_loss(losses, given["labels"], "per_token", mesh, TOKENS).backward()  # type: ignore[no-untyped-call]
     assert losses.dtype == torch.float32
     return {
@@ -126,6 +131,14 @@ def test_cut_over_tp_and_compiled(ranks: Ranks) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 def test_in_pieces(bias: bool, chunks: int) -> None:
     assert_same([computed(11, bias, False, chunks=chunks)], expected(11, bias), False)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_with_a_soft_cap(ranks: Ranks, chunks: int) -> None:
+    wanted = expected(13, True, cap=0.7)
+    assert_same([computed(13, True, False, chunks=chunks, cap=0.7)], dict(wanted), False)
+    results = ranks(2, computed, 13, True, True, 1.0, False, chunks, 0.7)
+    assert_same(results, wanted, True)
 
 
 @pytest.mark.parametrize(("tp", "vocab"), [(2, 13), (4, 11), (4, 5), (4, 2)])

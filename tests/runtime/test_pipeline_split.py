@@ -49,6 +49,10 @@ USES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     )
     * torch.ones(6, 1),
     "a function of Python": lambda x, a, b: _Product.apply(_Product.apply(x, a).tanh(), b),
+    "a weight's own way beside the input, at two places": lambda x, a, b: torch.mul(
+        torch.mul(x @ b, a.tanh().sum(0)).tanh() @ b, a.tanh().sum(0)
+    ),
+    "weights that share one place of two": lambda x, a, b: x * (a @ b).sum(0) + x.tanh() @ b.sin(),
     "a weight without a use": lambda x, a, b: F.linear(x, a),
     "an addition of a weight": lambda x, a, b: x @ a + b.sum(0),
 }

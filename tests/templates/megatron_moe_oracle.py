@@ -12,7 +12,7 @@ import megatron_oracle  # before torch: it says how torch is imported
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from moe_routers import EXPERTS, LENGTH, ROUTERS, SIZES, VOCABULARY
+from moe_routers import EXACT, EXPERTS, LENGTH, ROUTERS, SIZES, VOCABULARY, doubles
 
 
 def build(router: dict[str, Any]) -> torch.nn.Module:
@@ -59,9 +59,15 @@ def build(router: dict[str, Any]) -> torch.nn.Module:
     return model
 
 
-def run(router: dict[str, Any]) -> dict[str, Any]:
+def run(router: dict[str, Any], *, exact: bool = False) -> dict[str, Any]:
     torch.manual_seed(1)
     model = build(router)
+    if exact:
+        model.double()
+        for module in model.modules():
+            config = getattr(module, "config", None)
+            if config is not None:
+                config.params_dtype, config.moe_router_dtype = torch.float64, "fp64"
     text = torch.randint(0, VOCABULARY, (2, LENGTH + 1))
     ids, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
     places = torch.arange(LENGTH).expand(2, -1)
@@ -88,7 +94,10 @@ def main(out: str) -> None:
 
     parallel_state.initialize_model_parallel()
     megatron_oracle.bend_to_cpu()
-    torch.save({name: run(router) for name, router in ROUTERS.items()}, out)
+    results = {name: run(router) for name, router in ROUTERS.items()}
+    with doubles():
+        results |= {f"{name}, exact": run(ROUTERS[name], exact=True) for name in EXACT}
+    torch.save(results, out)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 EXPERTS, VOCABULARY, LENGTH = 8, 61, 12
 SIZES: dict[str, Any] = {
@@ -46,3 +50,16 @@ ROUTERS: dict[str, dict[str, Any]] = {
     "shared, gated": NONE
     | {"moe_shared_expert_intermediate_size": 40, "moe_shared_expert_gate": True},
 }
+# Those that are compared in float64 too: what both programs compute, without their rounding.
+EXACT = ("mixtral", "aux loss", "softmax first", "deepseek", "shared, gated")
+
+
+@contextmanager
+def doubles() -> Iterator[None]:
+    """What casts to float32 casts to float64."""
+    before = torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        torch.Tensor.float = before  # type: ignore[method-assign]

@@ -19,19 +19,30 @@ Weights = Mapping[str, Tensor]
 
 def logits(weights: Weights, config: TransformerConfig, ids: Tensor) -> Tensor:
     """[b, s] -> [b, s, v]."""
-    x = weights["embedding.word_embeddings.weight"][ids]
+    x = weights["embedding.word_embeddings.weight"][ids] * (config.embedding_multiplier or 1)
     if config.position_embedding_type in (None, "learned_absolute"):
         x = x + weights["embedding.position_embeddings.weight"][: ids.shape[1]]
     for i in range(config.num_layers):
         layer = f"decoder.layers.{i}."
         y = norm(weights, config, layer + "input_layernorm", x)
-        x = x + attend(weights, config, layer + "self_attention.", y, i + 1)
-        y = norm(weights, config, layer + "pre_mlp_layernorm", x)
-        x = x + feed_forward(weights, config, layer + "mlp.", y)
+        attended = (config.residual_multiplier or 1) * attend(
+            weights, config, layer + "self_attention.", y, i + 1
+        )
+        seen = x if config.parallel_attention_mlp else x + attended
+        if not config.parallel_shared_layernorm:
+            y = norm(weights, config, layer + "pre_mlp_layernorm", seen)
+        made = feed_forward(weights, config, layer + "mlp.", y)
+        x = x + attended + (config.residual_multiplier or 1) * made
     x = norm(weights, config, "decoder.final_layernorm", x)
     tied = not config.untie_embeddings_and_output_weights
     head = "embedding.word_embeddings.weight" if tied else "output_layer.weight"
-    return x @ weights[head].T
+    found = (config.logits_multiplier or 1) * (x @ weights[head].T)
+    if config.output_layer_bias:
+        found = found + weights["output_layer.bias"]
+    if config.final_logit_softcapping is not None:
+        cap = config.final_logit_softcapping
+        found = cap * torch.tanh(found / cap)
+    return found
 
 
 def norm(weights: Weights, config: TransformerConfig, name: str, x: Tensor) -> Tensor:
@@ -42,7 +53,8 @@ def norm(weights: Weights, config: TransformerConfig, name: str, x: Tensor) -> T
         return x / (x.square().mean(-1, keepdim=True) + config.layernorm_epsilon).sqrt() * weight
     x = x - x.mean(-1, keepdim=True)
     x = x / (x.square().mean(-1, keepdim=True) + config.layernorm_epsilon).sqrt()
-    return x * weight + weights[name + ".bias"]
+    bias = weights[name + ".bias"] if config.layernorm_bias else 0
+    return x * weight + bias
 
 
 def linear(weights: Weights, name: str, x: Tensor) -> Tensor:
@@ -64,6 +76,8 @@ def attend(
     if config.qk_layernorm:
         q = norm(weights, config, name + "q_layernorm", q)
         k = norm(weights, config, name + "k_layernorm", k)
+    if config.clip_qkv is not None:
+        q, k, v = (t.clamp(-config.clip_qkv, config.clip_qkv) for t in (q, k, v))
     if config.position_embedding_type == "rope":
         q, k = rotate(config, q), rotate(config, k)
     k, v = k.repeat_interleave(per, 2), v.repeat_interleave(per, 2)
@@ -158,9 +172,14 @@ def yarn(config: TransformerConfig, frequency: Tensor, d: int) -> tuple[Tensor, 
 
 def feed_forward(weights: Weights, config: TransformerConfig, name: str, x: Tensor) -> Tensor:
     h = linear(weights, name + "linear_fc1", x)
-    if config.activation in ("swiglu", "geglu", "geglu_tanh"):
+    if config.activation in ("swiglu", "geglu", "geglu_tanh", "quick_geglu"):
         gate, up = h[..., 0::2], h[..., 1::2]
-        if config.activation == "swiglu":
+        if config.activation == "quick_geglu":
+            if config.activation_func_clamp_value is not None:
+                most = config.activation_func_clamp_value
+                gate, up = gate.clamp(max=most), up.clamp(-most, most)
+            h = gate / (1 + torch.exp(-1.702 * gate)) * (up + config.glu_linear_offset)
+        elif config.activation == "swiglu":
             h = gate * gate.sigmoid() * up
         else:
             h = gelu(gate, tanh=config.activation == "geglu_tanh") * up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import VOCABULARY, config, gpt_spec
 from torch import Tensor, nn
@@ -121,6 +121,7 @@ def test_an_end_token_is_the_last() -> None:
     assert list(generate(decoder, [3], 10, ends=frozenset([end]))) == whole[: whole.index(end) + 1]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(-8, 8), min_size=1, max_size=12),
     st.floats(0.1, 3),

@@ -81,6 +81,29 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "geglu": {"activation": "geglu"},
     "geglu tanh": {"activation": "geglu_tanh"},
     "squared relu": {"activation": "squared_relu"},
+    "quick geglu": {"activation": "quick_geglu"},
+    "quick geglu of gpt-oss": {
+        "activation": "quick_geglu",
+        "activation_func_clamp_value": 0.2,
+        "glu_linear_offset": 1.0,
+        "add_bias_linear": True,
+    },
+    "norms without bias": {"layernorm_bias": False},
+    "bias of the output projection": {"attention_output_bias": True},
+    "biases of the MLP": {"mlp_bias": True},
+    "biases but those": {
+        "add_bias_linear": True,
+        "mlp_bias": False,
+        "attention_output_bias": False,
+    },
+    "clipped": {"clip_qkv": 0.3} | GROUPED,
+    "side by side": {"parallel_attention_mlp": True},
+    "side by side, one norm": {"parallel_attention_mlp": True, "parallel_shared_layernorm": True},
+    "residual multiplier": {"residual_multiplier": 0.3},
+    "embedding multiplier": {"embedding_multiplier": 3.0} | ROPE,
+    "logits multiplier": {"logits_multiplier": 0.3},
+    "soft cap of logits": {"final_logit_softcapping": 0.5},
+    "bias of the output layer": {"output_layer_bias": True},
     "tied": {"untie_embeddings_and_output_weights": False},
     "init std": {"init_method_std": 0.1},
 }
@@ -110,7 +133,7 @@ def test_every_option_and_number_of_the_config_is_exercised() -> None:
     from specc.templates import LAUNCH_FIELDS, TransformerConfig
 
     exercised = {name for options in OPTIONS.values() for name in options}
-    exercised |= {"attention_dropout", "hidden_dropout"}  # below
+    exercised |= {"attention_dropout", "hidden_dropout", "embedding_dropout"}  # below
     exercised |= {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"}
     exercised |= {"max_position_embeddings"}
     # Of experts: test_moe_megatron.py, test_router_options.py, and the two that say which layers.
@@ -118,6 +141,10 @@ def test_every_option_and_number_of_the_config_is_exercised() -> None:
     exercised |= {"num_moe_experts", "moe_ffn_hidden_size"}
     exercised |= {"moe_router_dtype", "moe_input_jitter_eps", "moe_router_bias_update_rate"}
     exercised |= {"moe_layer_freq", "moe_token_drop_policy"}
+    # test_mla_huggingface.py and test_mtp.py.
+    exercised |= {"multi_latent_attention", "q_lora_rank", "kv_lora_rank", "v_head_dim"}
+    exercised |= {"qk_head_dim", "qk_pos_emb_head_dim"}
+    exercised |= {"mtp_num_layers", "mtp_loss_scaling_factor"}
     fields = {n for n in TransformerConfig.__dataclass_fields__ if not n.startswith("_")}
     assert fields - LAUNCH_FIELDS - exercised == set()
 
@@ -161,6 +188,15 @@ def test_attention_dropout_acts_in_training_only() -> None:
     torch.manual_seed(0)
     assert not torch.allclose(model(ids), plain(ids))
     assert torch.equal(model.eval()(ids), plain.eval()(ids))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_dropout_of_the_embedding_may_differ_from_the_branches(rate: float) -> None:
+    from specc.runtime import Dropout
+
+    model = gpt_spec(config(hidden_dropout=0.5, embedding_dropout=rate)).build_module()
+    rates = [m.p for m in model.modules() if isinstance(m, Dropout)]
+    assert rates == ([rate] if rate else []) + [0.5] * 4
 
 
 def test_hidden_dropout_acts_on_the_embedding_and_both_branches() -> None:

@@ -20,10 +20,13 @@ def decoder(
     norm: type = RMSNorm,
     attention: ModuleSpec | None = None,
     layer: ModuleSpec | None = None,
+    moe_layer: ModuleSpec | None = None,
     mlp: type = MLP,
     embedding: type = LanguageModelEmbedding,
 ) -> ModuleSpec:
-    """The spec of a decoder-only model. `layer` takes the place of the whole layer."""
+    """The spec of a decoder-only model. `layer` takes the place of the whole layer, and
+    `moe_layer` is that of the layers with experts where only some have them.
+    """
     norms = ModuleSpec(norm)
     if attention is None:
         children = {"q_layernorm": norms, "k_layernorm": norms} if config.qk_layernorm else {}
@@ -45,7 +48,7 @@ def decoder(
             "embedding": ModuleSpec(embedding),
             "decoder": ModuleSpec(
                 TransformerBlock,
-                params={"layer_spec": layer},
+                params={"layer_spec": layer} | ({"moe_layer_spec": moe_layer} if moe_layer else {}),
                 submodules={"final_layernorm": norms},
             ),
             "output_layer": ModuleSpec(OutputLayer),

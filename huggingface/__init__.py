@@ -1,0 +1,1 @@
+"""Hugging Face's models: their configs as specs, their weights both ways."""
