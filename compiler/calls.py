@@ -13,6 +13,7 @@ from . import tree
 from .construct import POSITIONAL
 from .facts import Facts, elements
 from .kinds import Kind
+from .pattern import handle_of
 from .residual import Residual
 
 UNSEEN = Kind(-1)
@@ -29,12 +30,11 @@ def constructor_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Ca
 
 def kinds_called(call: cst.Call, facts: Facts) -> list[Kind]:
     """The kinds that a constructor call of the page builds: none, one, or those of a pattern."""
-    if not isinstance(call.func, cst.Name):
-        return []
-    kind = facts.kinds.by_handle(call.func.value)
+    kind = facts.kinds.by_handle(call.func.value) if isinstance(call.func, cst.Name) else None
     if kind is not None:
         return [kind]
-    return [k for k in facts.patterns.get(call.func.value, ()) if not isinstance(k, type)]
+    handle = handle_of(call, facts)
+    return [k for k in facts.patterns.get(handle or "", ()) if not isinstance(k, type)]
 
 
 def forward_calls(residual: Residual, facts: Facts) -> Iterator[tuple[cst.Call, set[Kind]]]:

@@ -23,7 +23,7 @@ from .errors import refuse, span_of_class
 from .facts import Facts
 from .flatten import Flat
 from .kinds import Kind
-from .pattern import over_kinds, repeated
+from .pattern import by_table, looked_up, over_kinds, repeated, source_of
 from .record import Built
 from .shared_state import changes_a_list
 from .value import Scope, Unknown, Value, evaluate, is_config, is_literal, is_spec, literal
@@ -45,6 +45,8 @@ class Constructor:
         self.parameters = residuals  # of each kind folded so far: its constructor's parameters
         self.gained: list[str] = []  # parameters that the author's constructor has not
         self.handed: dict[str, cst.BaseExpression] = {}  # children handed in, by parameter
+        self.tables: dict[str, cst.Assign] = {}  # dicts that are given a name, by it
+        self.of_classes: dict[int, cst.Assign] = {}  # what stands for one, by the dict's id
         self._at: tuple[cst.CSTNode, ExpressionFolder] | None = (
             None  # the expression that builds, for messages
         )
@@ -351,24 +353,16 @@ class Constructor:
             return None
         kinds = [self._kind_of(b) for b in builts]
         handle = f"_Pattern{len(self.facts.patterns)}_"
+        by_symbol = self._by_symbol(node, node.elt, builts, handle, folder)
+        if by_symbol is not None:
+            return by_symbol
         specs = _spec_variable(node.elt)
         if over_kinds(node.for_in, specs, handle, cst.List([])) is None and len(set(kinds)) < 2:
             return None
         before = folder.scope
         folder.scope = before.copy()
         folder.scope.forget(tree.stored_names(node))
-        calls: dict[Kind | type, cst.Call] = {}
-        for kind in dict.fromkeys(kinds):
-            group = [b for b, k in zip(builts, kinds, strict=True) if k is kind]
-            if any(isinstance(b.module, IdentityOp) for b in group):
-                refuse(
-                    "SP309",
-                    f"a list of `{self.kind.cls.__name__}` holds identity operations",
-                    self._span(),
-                    help="leave them out of the list",
-                )
-            call = self._call(group, node.elt, folder)
-            calls[kind] = call if call is not None else node.elt
+        calls = self._calls(node.elt, builts, folder)
         table = repeated([calls[k].func for k in kinds])
         loop = over_kinds(node.for_in, specs, handle, table)
         if loop is None:  # the specs come from elsewhere: zipped with what the call still reads
@@ -386,6 +380,88 @@ class Constructor:
         call = cst.Call(cst.Name(handle), self._arguments_of_all(calls))
         self.facts.keep(call)
         return node.with_changes(elt=call, for_in=loop)
+
+    def _calls(
+        self, node: cst.Call, builts: list[Built], folder: ExpressionFolder
+    ) -> dict[Kind | type, cst.Call]:
+        """The plain call for each kind of child that one call of a list built."""
+        kinds = [self._kind_of(b) for b in builts]
+        calls: dict[Kind | type, cst.Call] = {}
+        for kind in dict.fromkeys(kinds):
+            group = [b for b, k in zip(builts, kinds, strict=True) if k is kind]
+            if any(isinstance(b.module, IdentityOp) for b in group):
+                refuse(
+                    "SP309",
+                    f"a list of `{self.kind.cls.__name__}` holds identity operations",
+                    self._span(),
+                    help="leave them out of the list",
+                )
+            call = self._call(group, node, folder)
+            calls[kind] = call if call is not None else node
+        return calls
+
+    # ---------------------------------------------------------------- a list by symbols
+
+    def note_table(self, node: cst.Assign) -> None:
+        """A dict is given a name: its values may be specs that a list takes its children from."""
+        target = node.targets[0].target
+        if len(node.targets) == 1 and isinstance(target, cst.Name):
+            self.tables[target.value] = node
+
+    def with_tables(self, body: list[Any]) -> list[Any]:
+        """Statements with the dicts of specs that were looked into as dicts of classes."""
+        if not self.of_classes:
+            return body
+
+        def swap(node: cst.CSTNode) -> cst.CSTNode | None:
+            found = self.of_classes.get(id(node.value)) if isinstance(node, cst.Assign) else None
+            return found
+
+        return [tree.replace(s, swap) for s in body]
+
+    def _by_symbol(
+        self,
+        node: cst.ListComp,
+        call: cst.Call,
+        builts: list[Built],
+        handle: str,
+        folder: ExpressionFolder,
+    ) -> cst.ListComp | None:
+        """`[kinds[symbol](config) for symbol in config.pattern]` for a list whose specs are looked
+        up by the symbols of a config's string; None for any other, or where a symbol stands for
+        several kinds.
+        """
+        names = looked_up(_spec_of(call))
+        source = source_of(node.for_in, names[1]) if names is not None else None
+        if names is None or source is None or names[0] not in self.tables:
+            return None
+        symbols = folder.known(source)
+        if symbols is None or not isinstance(symbols.object, str) or not symbols.fields:
+            return None
+        if len(symbols.object) != len(builts):
+            return None
+        of_symbol: dict[str, Kind | type] = {}
+        for symbol, built in zip(symbols.object, builts, strict=True):
+            if of_symbol.setdefault(symbol, self._kind_of(built)) is not self._kind_of(built):
+                return None
+        before = folder.scope
+        folder.scope = before.copy()
+        folder.scope.forget(tree.stored_names(node))
+        calls = self._calls(call, builts, folder)
+        folder.scope = before
+        assign = self.tables[names[0]]
+        order = {tree.code(e.key).strip("\"'"): None for e in assign.value.elements}  # type: ignore
+        classes = {s: calls[of_symbol[s]].func for s in order if s in of_symbol}
+        table, looked = by_table(handle, names[1], classes)
+        target = assign.targets[0].with_changes(target=cst.Name(handle))
+        self.of_classes[id(assign.value)] = assign.with_changes(value=table, targets=[target])
+        self.facts.patterns[handle] = list(calls)
+        self.facts.pattern_names[handle] = names[0]
+        made = cst.Call(looked, self._arguments_of_all(calls))
+        self.facts.keep(made)
+        kept = folder.as_it_stands(source)  # the page goes by the config's string, whatever it is
+        loop = tree.replace(node.for_in, lambda item: kept if item is source else None)
+        return node.with_changes(elt=made, for_in=loop)
 
     def _alike(self, builts: list[Built]) -> list[Built]:
         """What one instance built, where every instance built the same kinds in the same order."""
@@ -500,11 +576,16 @@ def _is_machinery(node: cst.Call, scope: Scope) -> str | None:
     return None
 
 
-def _spec_variable(call: cst.Call) -> str | None:
+def _spec_of(call: cst.Call) -> cst.BaseExpression | None:
     """`spec` in `build_module(spec, ...)` and in `spec.build_module(...)`."""
-    node: Any = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if node is None and call.args and call.args[0].keyword is None:
-        node = call.args[0].value
+    if isinstance(call.func, cst.Attribute):
+        return call.func.value
+    return call.args[0].value if call.args and call.args[0].keyword is None else None
+
+
+def _spec_variable(call: cst.Call) -> str | None:
+    """Its name, where it is one."""
+    node = _spec_of(call)
     return node.value if isinstance(node, cst.Name) else None
 
 

@@ -272,6 +272,10 @@ class ExpressionFolder:
         self._note_config_value(node)
         return node
 
+    def as_it_stands(self, node: cst.Attribute) -> cst.BaseExpression:
+        """A field of the config that the page reads, though its value is known."""
+        return self._attribute_node(node)
+
     def _attribute_node(self, node: cst.Attribute) -> cst.BaseExpression:
         self._escape(node)
         new: cst.BaseExpression = self._without_escape(node)

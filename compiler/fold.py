@@ -109,7 +109,10 @@ class Folder(ExpressionFolder):
                 self._bind(target.target, value)
             if isinstance(new.value, cst.Name) and new.value.value == IDENTITY:
                 return None  # a layer that is not there
-            return node if tree.same_parts(new, node) else new
+            new = node if tree.same_parts(new, node) else new
+            if self.constructor is not None and isinstance(new.value, cst.Dict):
+                self.constructor.note_table(new)
+            return new
         if isinstance(node, cst.AnnAssign):
             value = None if node.value is None else self._known(node.value)
             if node.value is not None:

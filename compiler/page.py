@@ -25,6 +25,7 @@ from .kinds import Kind
 from .long_comments import lift_long_comments
 from .names import Needs, collect, line_for, need_for_function
 from .page_config import PageConfig
+from .pattern import handle_of
 from .residual import Residual
 from .source import is_ours
 from .survivors import refuse_words
@@ -147,7 +148,7 @@ def _edit(residual: Residual, change: Callable[[cst.Call], cst.Call]) -> None:
 def _final_call(
     call: cst.Call, residual: Residual, residuals: dict[Kind, Residual], facts: Facts
 ) -> cst.Call:
-    if isinstance(call.func, cst.Name) and call.func.value in facts.patterns:
+    if handle_of(call, facts) is not None:
         return shaped_for_all(call, residuals, facts)
     kind = facts.kinds.by_handle(call.func.value) if isinstance(call.func, cst.Name) else None
     if kind is not None:

@@ -22,6 +22,7 @@ from .errors import refuse, span_of_class
 from .facts import Facts
 from .flatten import Method
 from .fold import Folder
+from .long_comments import MARGIN, width
 from .value import Scope, Value, float_text, is_field_or_property, is_literal, literal
 
 
@@ -31,6 +32,11 @@ class FieldText:
     type: str
     value: str
     note: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the note has room behind the field."""
+        return width(f"    {self.name}: {self.type} = {self.value}  # {self.note}") <= MARGIN
 
 
 @dataclass
@@ -267,6 +273,8 @@ class PageConfig:
     def _value_text(self, value: Any, name: str, cls: type) -> str:
         if isinstance(value, float):
             return float_text(value)
+        if isinstance(value, str) and len(value) > _LONG_STRING:
+            return f"({' '.join(_pieces(value))})"
         if is_literal(value):
             return tree.code(literal(value))
         refuse(
@@ -375,6 +383,14 @@ def _holds(config: Any, name: str) -> bool:
     return (
         name in {f.name for f in dataclasses.fields(config)} and getattr(config, name) is not None
     )
+
+
+_LONG_STRING = 60  # characters; of a longer one each line has 80
+
+
+def _pieces(text: str) -> list[str]:
+    """A long string as several, one for each line."""
+    return [tree.code(literal(text[i : i + 80])) for i in range(0, len(text), 80)]
 
 
 def _type_text(value: Any, declared: str) -> str:

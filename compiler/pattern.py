@@ -2,12 +2,17 @@
 
     [kind(config, mesh) for kind in [TransformerLayer] * 3 + [MoETransformerLayer] * 5]
 
-Until names are given, `kind` is a handle, of which `Facts.patterns` knows the classes.
+or, where the config names each child by a symbol, over the symbols and a table of the classes:
+
+    kinds = {"M": MambaLayer, "*": AttentionLayer}
+    [kinds[symbol](config, mesh) for symbol in config.hybrid_layer_pattern]
+
+Until names are given, `kind` and `kinds` are handles, of which `Facts.patterns` knows the classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -47,8 +52,48 @@ def over_kinds(
     return None
 
 
-def without_number(clause: cst.CompFor, loads: set[str], facts: Facts) -> cst.CompFor | None:
-    """The clause over the classes alone, where nothing reads what they are zipped with."""
+def handle_of(call: cst.Call, facts: Facts) -> str | None:
+    """The handle by which a call builds children of several classes; None for any other call."""
+    func = call.func.value if isinstance(call.func, cst.Subscript) else call.func
+    return func.value if isinstance(func, cst.Name) and func.value in facts.patterns else None
+
+
+def looked_up(spec: cst.BaseExpression | None) -> tuple[str, str] | None:
+    """The table and the key in `table[key]`, where both are plain names."""
+    if not isinstance(spec, cst.Subscript) or not isinstance(spec.value, cst.Name):
+        return None
+    index = spec.slice[0].slice if len(spec.slice) == 1 else None
+    if not isinstance(index, cst.Index) or not isinstance(index.value, cst.Name):
+        return None
+    return spec.value.value, index.value.value
+
+
+def source_of(clause: cst.CompFor, name: str) -> cst.Attribute | None:
+    """What the variable of this name runs over: `a.b`, by itself or in `enumerate(a.b)`."""
+    target, over = clause.target, clause.iter
+    if isinstance(target, cst.Tuple) and isinstance(over, cst.Call):
+        if len(target.elements) != 2 or tree.dotted(over.func) != "enumerate" or not over.args:
+            return None
+        target, over = target.elements[1].value, over.args[0].value
+    named = isinstance(target, cst.Name) and target.value == name
+    return over if named and isinstance(over, cst.Attribute) else None
+
+
+def by_table(
+    handle: str, key: str, classes: Mapping[str, cst.BaseExpression]
+) -> tuple[cst.Dict, cst.Subscript]:
+    """The table of the classes, and the class that a key has in it."""
+    entries = [
+        cst.DictElement(cst.SimpleString(f'"{symbol}"'), value) for symbol, value in classes.items()
+    ]
+    index = cst.SubscriptElement(cst.Index(cst.Name(key)))
+    return cst.Dict(entries), cst.Subscript(cst.Name(handle), [index])
+
+
+def without_number(node: cst.ListComp, loads: set[str], facts: Facts) -> cst.CompFor | None:
+    """The clause over the classes, or their symbols, alone, where nothing reads the numbers or
+    whatever they are zipped with."""
+    clause = node.for_in
     target, over = clause.target, clause.iter
     if not isinstance(target, cst.Tuple) or not isinstance(over, cst.Call):
         return None
@@ -56,6 +101,11 @@ def without_number(clause: cst.CompFor, loads: set[str], facts: Facts) -> cst.Co
         return None
     for position, element in enumerate(target.elements):
         kind = element.value
+        symbol = isinstance(node.elt, cst.Call) and looked_up(node.elt.func)
+        if symbol and symbol[0] in facts.patterns and position == 1:
+            number = target.elements[0].value
+            plain = isinstance(number, cst.Name) and number.value not in loads
+            return clause.with_changes(target=kind, iter=over.args[0].value) if plain else None
         if isinstance(kind, cst.Name) and kind.value in facts.patterns:
             other = target.elements[1 - position].value
             rest = {n.value for n in tree.walk(other) if isinstance(n, cst.Name)}

@@ -21,7 +21,7 @@ from .facts import Facts
 from .flatten import Flat
 from .inline import inline_adjacent
 from .kinds import Kind
-from .pattern import without_number
+from .pattern import handle_of, without_number
 from .residual import Residual
 
 
@@ -182,10 +182,7 @@ def _unused_loop_name(node: Any, residual: Residual, facts: Facts) -> Any:
             return node
         clause = clause.with_changes(target=cst.Name("_"))
         return clause if isinstance(node, cst.For) else node.with_changes(for_in=clause)
-    if (
-        isinstance(clause, cst.CompFor)
-        and (alone := without_number(clause, loads, facts)) is not None
-    ):
+    if isinstance(node, cst.ListComp) and (alone := without_number(node, loads, facts)) is not None:
         return node.with_changes(for_in=alone)
     return node
 
@@ -329,8 +326,7 @@ def _keep_what_calls_need(
 
 def _builds_imported(call: cst.Call, kinds: list[Kind], facts: Facts) -> bool:
     """Whether a pattern's call also builds a class of the runtime's."""
-    handle = call.func.value if isinstance(call.func, cst.Name) else ""
-    return len(facts.patterns.get(handle, ())) > len(kinds)
+    return len(facts.patterns.get(handle_of(call, facts) or "", ())) > len(kinds)
 
 
 def _plain_name(arg: cst.Arg) -> str:

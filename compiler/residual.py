@@ -100,7 +100,7 @@ def _fold_constructor(facts: Facts, residual: Residual, parameters: dict[Kind, l
     kwonly = [
         p for p in method.node.params.kwonly_params if not _from_spec(facts, kind, p.name.value)
     ]
-    body = _hoist_handed(facts, constructor, body)
+    body = _hoist_handed(facts, constructor, constructor.with_tables(body))
     params = _with_gained(params, constructor.gained)
     node = tree.with_body(method.node, body)
     star = (

@@ -150,6 +150,7 @@ def _cut(
             module, name, prefix = getattr(module, attribute), child, f"{prefix}{attribute}."
     first, last = (tuple(dict.fromkeys(held[key])) for key in ("first", "last"))
     _refuse_uncovered(root, (layers, *first, *last))
+    _refuse_shared(root, layers)
     if shared := [name for name in others if not any(_under(name, place) for place in last)]:
         raise NoCut(f"it has several lists of layers, {layers} and {' and '.join(shared)}")
     return text, Stages(lists, first, last)
@@ -177,8 +178,12 @@ def _method(source: ast.ClassDef, name: str) -> ast.FunctionDef:
 
 
 def _is_guarded(forward: ast.FunctionDef) -> bool:
+    """Whether it has the tests: `self.mesh.last_stage`, not an author's `self.last_stage`."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr in (FIRST, LAST) for node in ast.walk(forward)
+        isinstance(node, ast.Attribute)
+        and node.attr in (FIRST, LAST)
+        and isinstance(node.value, ast.Attribute)
+        for node in ast.walk(forward)
     )
 
 
@@ -244,3 +249,15 @@ def _refuse_uncovered(root: nn.Module, places: tuple[str, ...]) -> None:
     for name, _ in root.named_parameters():
         if not any(_under(name, place) for place in places):
             raise NoCut(f"parameter {name} belongs to no one stage")
+
+
+def _refuse_shared(root: nn.Module, layers: str) -> None:
+    """Only the first stage and the last may have a parameter in common."""
+    homes: dict[int, dict[str, str]] = {}  # of each parameter: its layer, or "", and a name there
+    for name, parameter in root.named_parameters(remove_duplicate=False):
+        layer = name.removeprefix(f"{layers}.").split(".")[0] if _under(name, layers) else ""
+        homes.setdefault(id(parameter), {}).setdefault(layer, name)
+    for home in homes.values():
+        if len(home) > 1:
+            one, other, *_ = home.values()
+            raise NoCut(f"{one} and {other} are one parameter, of stages that are not the ends")

@@ -10,14 +10,19 @@ from pathlib import Path
 import jinja2
 from torch import nn
 
+from specc.templates.hybrid_layers import AttentionLayer, MixerLayer, MLPLayer
+from specc.templates.layer import TransformerLayer
 from specc.templates.mlp import FeedForward
 from specc.templates.moe import MoELayer
+from specc.templates.multi_token_prediction import MultiTokenPredictionBlock
 from specc.templates.shared_experts import SharedExpertMLP
 
 from .facts import Facts
 from .kinds import Kind
 from .page_config import PageConfig
 from .residual import Residual
+
+_NORMS = ("norm", "input_layernorm", "pre_mlp_layernorm")
 
 
 def title_and_facts(
@@ -33,7 +38,7 @@ def title_and_facts(
     `template` stands for the text of `facts.j2`.
     """
     root = facts.recording.root
-    count = _short(sum(p.numel() for p in root.parameters()))
+    count = _short(sum(p.numel() for p in root.parameters()) - _further(root))
     ours = type(root).__module__.startswith("specc.templates")
     what = "A decoder" if ours else names[facts.kinds.root]
     config = facts.kinds.configs[0] if facts.kinds.configs else None
@@ -61,7 +66,8 @@ def title_and_facts(
         active=_active(root),
         moe_layers=_moe_layers(root),
         dense=_dense(root),
-        norms=_norms(residuals, body),
+        further=_short(_further(root)),
+        norms=_norms(residuals),
     )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0], lines[1:]
@@ -69,7 +75,7 @@ def title_and_facts(
 
 def _active(root: nn.Module) -> str | None:
     """The parameters that one token uses, where they are not all: k of E of what experts hold."""
-    every = sum(p.numel() for p in root.parameters())
+    every = sum(p.numel() for p in root.parameters()) - _further(root)
     resting = 0.0
     for moe in _moe_layers(root):
         held = sum(p.numel() for p in moe.experts.parameters())
@@ -78,7 +84,19 @@ def _active(root: nn.Module) -> str | None:
 
 
 def _moe_layers(root: nn.Module) -> list[MoELayer]:
-    return [module for module in root.modules() if isinstance(module, MoELayer)]
+    """Those with experts, but of what predicts further tokens."""
+    further = {id(m) for block in _further_blocks(root) for m in block.modules()}
+    found = (module for module in root.modules() if isinstance(module, MoELayer))
+    return [module for module in found if id(module) not in further]
+
+
+def _further(root: nn.Module) -> int:
+    """The parameters of what predicts further tokens, in training alone."""
+    return sum(p.numel() for block in _further_blocks(root) for p in block.parameters())
+
+
+def _further_blocks(root: nn.Module) -> list[nn.Module]:
+    return [m for m in root.modules() if isinstance(m, MultiTokenPredictionBlock)]
 
 
 def _dense(root: nn.Module) -> bool:
@@ -94,19 +112,25 @@ def _short(number: int) -> str:
     return f"{number:,}"
 
 
-def _norms(residuals: dict[Kind, Residual], body: str) -> list[str]:
-    """Which norm stands before the halves of a layer, where the layer is one of ours."""
+def _norms(residuals: dict[Kind, Residual]) -> list[str]:
+    """Which norm stands before the halves of a layer, or before what a layer of a hybrid stack is,
+    where the layers are ours.
+    """
     found: dict[str, None] = {}
+    alone: set[str] = set()
+    words = {"RMSNorm": "RMS norm", "LayerNorm": "layer norm"}
     for kind in residuals:
-        layer = kind.instances[0]
-        if kind.cls.__name__ != "TransformerLayer" or not kind.cls.__module__.startswith(
-            "specc.templates"
-        ):
+        if not kind.cls.__module__.startswith("specc.templates"):
             continue
-        before = {
-            n: type(layer._modules.get(f"{n}_layernorm")).__name__ for n in ("input", "pre_mlp")
-        }
-        words = {"RMSNorm": "RMS norm", "LayerNorm": "layer norm"}
-        if before["input"] == before["pre_mlp"] and before["input"] in words:
-            found[f"{words[before['input']]} before attention and before the MLP"] = None
+        layer = kind.instances[0]
+        of = {n: type(m).__name__ for n, m in layer._modules.items() if n in _NORMS}
+        if isinstance(layer, TransformerLayer):
+            before = {of.get("input_layernorm"), of.get("pre_mlp_layernorm")}
+            norm = before.pop() or ""
+            if not before and norm in words:
+                found[f"{words[norm]} before attention and before the MLP"] = None
+        elif isinstance(layer, AttentionLayer | MLPLayer | MixerLayer):
+            alone |= set(of.values())
+    if len(alone) == 1 and (norm := alone.pop()) in words:
+        found[f"{words[norm]} before each"] = None
     return list(found)

@@ -14,6 +14,7 @@ from .construct import POSITIONAL
 from .errors import refuse, span_of_class
 from .facts import Facts
 from .kinds import Kind
+from .pattern import handle_of
 from .residual import Residual, insert_parameter
 
 
@@ -22,12 +23,8 @@ def unify(residuals: dict[Kind, Residual], facts: Facts) -> None:
     for residual in residuals.values():
         for node in residual.text():
             for call in tree.walk(node):
-                if isinstance(call, cst.Call) and _is_pattern(call, facts):
+                if isinstance(call, cst.Call) and handle_of(call, facts) is not None:
                     _give_parameters(call, residual, residuals, facts)
-
-
-def _is_pattern(call: cst.Call, facts: Facts) -> bool:
-    return isinstance(call.func, cst.Name) and call.func.value in facts.patterns
 
 
 def _give_parameters(

@@ -18,7 +18,7 @@ def sizes(f: Fields, *, ffn: str = "intermediate_size", head_dim: bool = True) -
     """The size of the model. ``head_dim``: the family has the field of this name."""
     hidden, heads = f.integer("hidden_size"), f.integer("num_attention_heads")
     groups = f.optional_integer("num_key_value_heads") or heads
-    channels = f.optional_integer("head_dim") if head_dim else None
+    channels = (f.optional_integer("head_dim") if head_dim else None) or hidden // heads
     found = {
         "num_layers": f.integer("num_hidden_layers"),
         "hidden_size": hidden,
@@ -26,7 +26,7 @@ def sizes(f: Fields, *, ffn: str = "intermediate_size", head_dim: bool = True) -
     }
     if groups != heads:
         found["num_query_groups"] = groups
-    if channels is not None and channels * heads != hidden:
+    if channels * heads != hidden:
         found["kv_channels"] = channels
     found["ffn_hidden_size"] = f.integer(ffn)
     found["vocab_size"] = f.integer("vocab_size")

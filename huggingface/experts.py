@@ -70,15 +70,17 @@ def expert_rows(
     *,
     router: str = "gate",
     bias: str | None = None,
+    bias_in_router: bool = True,
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
 ) -> tuple[Row, ...]:
     """A router and experts, of which each has tensors of its own.
 
-    ``bias``: the router's tensor that has a say in the choice alone.
+    ``bias``: the tensor that has a say in the choice alone, the router's or beside it.
     """
     found = [(f"{LAYER}{block}{router}.weight", f"{OURS}mlp.router.weight")]
     if bias is not None:
-        found.append((f"{LAYER}{block}{router}.{bias}", f"{OURS}mlp.router.expert_bias"))
+        holder = f"{router}." if bias_in_router else ""
+        found.append((f"{LAYER}{block}{holder}{bias}", f"{OURS}mlp.router.expert_bias"))
     return (
         *rows(found),
         *gated_mlp_rows(f"{LAYER}{block}experts.#.", f"{OURS}mlp.experts.", names=names),

@@ -87,7 +87,7 @@ class Fields:
         value = self.raw(name)
         if (value is None and name not in self.values) or any(_same(value, a) for a in allowed):
             return
-        self.refuse(name, why or f"supported is {' or '.join(map(_shown, allowed))}")
+        self.refuse(name, why or f"supported is {' or '.join(map(shown, allowed))}")
 
     def harmless(self, *names: str) -> None:
         """These fields say nothing of the model in this family."""
@@ -97,8 +97,8 @@ class Fields:
         """Raises Refusal: the field, its value and what would be right."""
         missing = name not in self.values and name not in self.defaults
         value = self.values.get(name, self.defaults.get(name))
-        shown = f"`{name}` is missing" if missing else f"`{name}` is {_shown(value)}"
-        raise Refusal(f"The config of this {self.family} model: {shown}; {reason}.")
+        given = f"`{name}` is missing" if missing else f"`{name}` is {shown(value)}"
+        raise Refusal(f"The config of this {self.family} model: {given}; {reason}.")
 
     def finish(self) -> None:
         """Raises Refusal where a field is left that nobody asked for: nothing is dropped."""
@@ -108,16 +108,16 @@ class Fields:
                 continue
             if name in EXPECTED:
                 if value is not None and not any(_same(value, given) for given in EXPECTED[name]):
-                    self.refuse(name, f"supported is {_shown(EXPECTED[name][0])}")
+                    self.refuse(name, f"supported is {shown(EXPECTED[name][0])}")
                 continue
             left.append(name)
         if not left:
             return
         near = difflib.get_close_matches(left[0], sorted(self._asked), 1, cutoff=0.8)
         hint = f"; did you mean `{near[0]}`?" if near and near[0] not in self.values else ""
-        shown = ", ".join(f"`{name}` = {_shown(self.values[name])}" for name in left)
+        given = ", ".join(f"`{name}` = {shown(self.values[name])}" for name in left)
         raise Refusal(
-            f"The config of this {self.family} model has what specc does not know: {shown}"
+            f"The config of this {self.family} model has what specc does not know: {given}"
             f"{hint or '.'} A field is used, known to say nothing of the model, or refused."
         )
 
@@ -126,6 +126,7 @@ def _same(value: Any, other: Any) -> bool:
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a sentence: as Python writes it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:100]}..."

@@ -52,8 +52,9 @@ class Plan:
 class Family:
     """One or several `model_type`s that are read alike.
 
-    ``architectures``: the classes in Hugging Face's transformers whose configs these are.
-    ``defaults``: what the class of the config gives to fields that a file leaves out.
+    ``architectures``: the classes whose configs these are. ``defaults``: what the class of the
+    config gives to fields that a file leaves out. ``limits``: what of the family is refused.
+    ``in_transformers``: the classes are those of the package, so that tests compare with them.
     """
 
     model_type: str
@@ -61,6 +62,8 @@ class Family:
     architectures: tuple[str, ...]
     defaults: Mapping[str, Any]
     read: Callable[[Fields], Plan]
+    limits: str = ""
+    in_transformers: bool = True
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from specc.runtime.refusal import Refusal
 from specc.templates import TransformerConfig
 from specc.templates.config import ConfigError
 
-from .families import FAMILIES, REFUSED
-from .fields import Fields
+from .beyond import beyond
+from .families import FAMILIES
+from .fields import Fields, shown
 from .layouts import Numbers
 from .plan import Imported, Written
 from .tensors import Table
@@ -26,9 +27,13 @@ def read_config(values: Mapping[str, Any]) -> Imported:
     kind = values.get("model_type")
     if kind is None:
         raise Refusal("The config has no `model_type`, so it does not say which family it is of.")
-    if kind in REFUSED:
-        raise Refusal(f"`model_type` is {kind!r}: {REFUSED[kind]}.")
     if kind not in FAMILIES:
+        missing = beyond(values)
+        if missing is not None:
+            name, why = missing
+            raise Refusal(
+                f"The config of this {kind!r} model: `{name}` is {shown(values[name])}; {why}."
+            )
         raise Refusal(
             f"`model_type` is {kind!r}, a family that specc does not know. It knows "
             f"{', '.join(sorted(FAMILIES))}."

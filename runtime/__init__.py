@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from .attention import attention
+from .causal_conv import CausalConv1d
 from .collectives import all_gather, all_reduce, all_to_all, reduce_scatter
+from .delta_rule import gated_delta_rule
 from .dropout import Dropout, set_dropout_step
 from .embedding import PositionEmbedding, VocabParallelEmbedding
 from .expert_linear import GroupedColumnParallelLinear, GroupedRowParallelLinear
+from .gated_norm import GatedRMSNorm
 from .gradients import clip_gradients, sum_replicated_gradients
 from .grouped import grouped_linear
+from .head_parameter import head_parameter
 from .heads_norm import HeadsRMSNorm
 from .linear import ColumnParallelLinear, Linear, RowParallelLinear, gather_positions
 from .loss import cross_entropy, linear_cross_entropy, local_loss
@@ -28,6 +32,7 @@ from .parameters import (
     LocalPart,
     Normal,
     ParameterRecord,
+    Uniform,
     declare,
     full_tensors,
     load_full_tensors,
@@ -42,7 +47,9 @@ from .rotary import (
     apply_rotary,
     rotary_tables,
 )
+from .ssd import ssd
 from .vocab_parallel import softcap
+from .whole_sequence import own_places, whole_sequence
 
 if TYPE_CHECKING:
     from .data_parallel import accumulate, shard
@@ -60,10 +67,12 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AuxLoss",
     "Axis",
+    "CausalConv1d",
     "ColumnParallelLinear",
     "Constant",
     "Dropout",
     "ExpertLoad",
+    "GatedRMSNorm",
     "GlobalAuxLoss",
     "GroupedColumnParallelLinear",
     "GroupedRowParallelLinear",
@@ -84,6 +93,7 @@ __all__ = [
     "RowParallelLinear",
     "SequenceAuxLoss",
     "Turn",
+    "Uniform",
     "VocabParallelEmbedding",
     "YarnScaling",
     "ZLoss",
@@ -103,9 +113,11 @@ __all__ = [
     "expert_capacity",
     "finish_step",
     "full_tensors",
+    "gated_delta_rule",
     "gather_positions",
     "group_limited_topk",
     "grouped_linear",
+    "head_parameter",
     "linear_cross_entropy",
     "load_full_tensors",
     "local_loss",
@@ -113,6 +125,7 @@ __all__ = [
     "materialize",
     "next_labels",
     "normalized",
+    "own_places",
     "own_tokens",
     "parameter_table",
     "reduce_scatter",
@@ -121,7 +134,9 @@ __all__ = [
     "set_dropout_step",
     "shard",
     "softcap",
+    "ssd",
     "sum_replicated_gradients",
     "tokens_ahead",
+    "whole_sequence",
     "within_capacity",
 ]

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from .data_parallel import parts_around
+
 # torch 2.11 raises the first where 2.13 raises the second.
 _BREAKS = (torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError)
 
 
-def compile_layers(units: Sequence[nn.Module], *, backend: str = "inductor") -> None:
+def compile_layers(
+    units: Sequence[nn.Module],
+    *,
+    apart: Collection[nn.Module] = (),
+    backend: str = "inductor",
+) -> None:
     """Compiles each of ``units``, a model's layers, in place and as one graph; all names stay.
+
+    ``apart`` are modules that ``shard`` will gather by themselves, at a call of theirs, which no
+    graph can hold: experts. A layer with one inside is compiled in parts, the largest that hold
+    none, and the module's own forward; what the layer does between them is not.
 
     Layers of one class share a graph where they differ in parameters only. Call it after
     ``apply_recompute`` and before ``shard``. What cannot be one graph raises at the first call: a
@@ -24,11 +35,16 @@ def compile_layers(units: Sequence[nn.Module], *, backend: str = "inductor") -> 
     # torch would refuse.
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 8 + 4 * len(units))
-    for unit in units:
-        unit.compile(fullgraph=True, backend=backend)
+    for part in (part for unit in units for part in parts_around(unit, apart)):
+        if part in apart:
+            compiled = torch.compile(part.forward, fullgraph=True, backend=backend)
+            # Below the hooks that shard will put around a call of the module.
+            part.__dict__["forward"] = _explained(type(part), compiled)
+            continue
+        part.compile(fullgraph=True, backend=backend)
         # Where Module.compile puts what a call of the module runs.
-        call: Any = unit._compiled_call_impl
-        unit._compiled_call_impl = _explained(type(unit), call)
+        call: Any = part._compiled_call_impl
+        part._compiled_call_impl = _explained(type(part), call)
 
 
 def _explained(kind: type[nn.Module], call: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,13 +6,15 @@ count of tokens), so a gradient is the plain sum over ranks.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import cast
+from collections.abc import Callable, Collection, Iterator
+from functools import partial, wraps
+from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .mesh import Mesh
 from .parameters import parameter_table
@@ -67,7 +69,7 @@ def shard(model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, zero: int = 3) ->
         cast_forward_inputs=False,
     )
     whole = {p for p in model.parameters() if p.dim() == 0 or _is_state(p)}
-    experts = _experts(model)
+    experts = expert_groups(model)
     modules = [*experts, *units(model), model]
     parts = mesh.edp.size // mesh.dp_replicate.size
     groups = ShardedGroups(model, modules, whole, alone=mesh.dp_cp_tp.size == 1)
@@ -80,12 +82,31 @@ def shard(model: nn.Module, mesh: Mesh, *, dtype: torch.dtype, zero: int = 3) ->
             ignored_params=whole,
             shard_placement_fn=partial(_placement, parts) if module in experts else None,
         )
+    for module in experts:
+        _unseen(module)
     groups.watch()
     for sharded in _sharded(model):
         # Both are needed: a factor other than 1 has no sum on gloo, and none is an average.
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)
     model.__dict__[_STAGE] = zero
+
+
+def _unseen(module: nn.Module) -> None:
+    """Hides what FSDP does around a call inside of a layer from a recompute that keeps results by
+    their operation: what it gathers in a backward is not what it gathered in the forward."""
+
+    def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(hook)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _disable_current_modes():
+                return hook(*args, **kwargs)
+
+        return run
+
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for key, hook in hooks.items():
+            hooks[key] = unseen(hook)
 
 
 def accumulate(model: nn.Module, *, last: bool) -> None:
@@ -124,8 +145,9 @@ def _placement(parts: int, parameter: nn.Parameter) -> Shard | None:
     return Shard(1) if experts % parts and inner and inner[0] % parts == 0 else None
 
 
-def _experts(model: nn.Module) -> list[nn.Module]:
-    """The outermost modules that hold parameters of experts and no others."""
+def expert_groups(model: nn.Module) -> list[nn.Module]:
+    """The outermost modules that hold parameters of experts and no others: ``shard`` makes each a
+    group of its own."""
     names = {n for n, r in parameter_table(model).items() if r.expert_dim is not None}
     if not names:
         return []
@@ -140,6 +162,16 @@ def _experts(model: nn.Module) -> list[nn.Module]:
         return found
 
     return of(model, "")
+
+
+def parts_around(layer: nn.Module, apart: Collection[nn.Module]) -> Iterator[nn.Module]:
+    """The largest modules of a layer that hold none of ``apart``, and those of ``apart``: the layer
+    itself where it has none of them."""
+    if layer in apart or not any(module in apart for module in layer.modules()):
+        yield layer
+    else:
+        for child in layer.children():
+            yield from parts_around(child, apart)
 
 
 def _sharded(model: nn.Module) -> list[FSDPModule]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .draws import MIX1, MIX2, STEP
-from .parameters import Constant, LocalPart, Normal
+from .parameters import Constant, Law, LocalPart, Normal, Uniform
 
 _CHUNK = 1 << 18  # entries at a time: the hash needs several int64 and float64 of each
 
@@ -50,6 +50,11 @@ def standard_normal(index: Tensor, key: int) -> Tensor:
     return high.log_().mul_(-2).sqrt_().mul_(low.cos_())
 
 
+def standard_uniform(index: Tensor, key: int) -> Tensor:
+    """A float64 draw from [0, 1) for each global flat index. Overwrites ``index``."""
+    return (splitmix64(index, key) >> 11).bitwise_and_((1 << 53) - 1).double().mul_(2.0**-53)
+
+
 def _flat_index(
     shape: tuple[int, ...], part: LocalPart, start: int, rows: int, device: torch.device
 ) -> Tensor:
@@ -68,7 +73,7 @@ def _flat_index(
 @torch.no_grad()
 def fill(
     target: Tensor,
-    law: Normal | Constant,
+    law: Law,
     *,
     shape: tuple[int, ...],
     part: LocalPart,
@@ -82,11 +87,22 @@ def fill(
     key = name_key(seed, name)
     if not shape:
         index = torch.zeros(1, dtype=torch.int64, device=target.device)
-        target.copy_(standard_normal(index, key).mul_(law.std).add_(law.mean).view(()))
+        target.copy_(_drawn(index, key, law).view(()))
         return
     rows = max(1, _CHUNK // max(1, math.prod(part.extent[1:])))
     for start in range(0, part.extent[0], rows):
         length = min(rows, part.extent[0] - start)
         index = _flat_index(shape, part, start, length, target.device).contiguous()
-        values = standard_normal(index, key).mul_(law.std).add_(law.mean)
-        target.narrow(0, start, length).copy_(values)
+        target.narrow(0, start, length).copy_(_drawn(index, key, law))
+
+
+def _drawn(index: Tensor, key: int, law: Normal | Uniform) -> Tensor:
+    """A float64 draw by a law for each global flat index. Overwrites ``index``."""
+    if isinstance(law, Normal):
+        return standard_normal(index, key).mul_(law.std).add_(law.mean)
+    values = standard_uniform(index, key).mul_(law.high - law.low).add_(law.low)
+    if law.then == "log":
+        return values.log_()
+    if law.then == "step_size":
+        return values.exp_().expm1_().log_()  # the inverse of softplus
+    return values

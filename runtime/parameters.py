@@ -38,6 +38,22 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class Uniform:
+    """Starts as draws from [low, high).
+
+    ``then`` "log": the logarithms of the draws. "step_size": the draws are logarithms of steps, and
+    softplus of a parameter is its step.
+    """
+
+    low: float
+    high: float
+    then: str | None = None
+
+
+Law = Normal | Constant | Uniform
+
+
+@dataclass(frozen=True)
 class ParameterRecord:
     """``shape`` is global, without padding. ``dim`` is cut over tp; None: every tp rank has it all.
 
@@ -49,7 +65,7 @@ class ParameterRecord:
 
     shape: tuple[int, ...]
     dim: int | None = None
-    law: Normal | Constant | None = None
+    law: Law | None = None
     tied_to: str | None = None
     expert_dim: int | None = None
 
@@ -124,12 +140,18 @@ def declare(module: nn.Module, name: str, record: ParameterRecord) -> None:
     records[name] = record
 
 
-def _start(parameter: nn.Parameter, law: Normal | Constant | None) -> None:
+def _start(parameter: nn.Parameter, law: Law | None) -> None:
     """Gives a parameter its initial value as torch draws it, where no ``materialize`` will."""
     if isinstance(law, Normal):
         nn.init.normal_(parameter, mean=law.mean, std=law.std)
     if isinstance(law, Constant):
         nn.init.constant_(parameter, law.value)
+    if isinstance(law, Uniform):
+        nn.init.uniform_(parameter, law.low, law.high)
+        if law.then == "log":
+            parameter.data.log_()
+        if law.then == "step_size":
+            parameter.data.exp_().expm1_().log_()
 
 
 def parameter_table(root: nn.Module) -> Table:

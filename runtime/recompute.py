@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from .data_parallel import parts_around
 from .norm import LayerNorm, RMSNorm
 from .partial_product import inside_partial_product
 
@@ -97,13 +98,18 @@ class Recompute:
         return CORE_ATTENTION in self.modules
 
 
-def apply_recompute(units: Sequence[nn.Module], choice: Recompute) -> None:
+def apply_recompute(
+    units: Sequence[nn.Module], choice: Recompute, *, apart: Collection[nn.Module] = ()
+) -> None:
     """Makes the forwards of ``units``, a model's layers, do as chosen: in place, all names stay.
 
     Call it before a layer is compiled and before ``shard``: the recompute is then inside of the
     compiled layer, and FSDP gathers a layer once for its backward, recompute included. Random
     numbers that a forward drew are drawn again alike; ``Dropout`` has the same mask as long as
     ``set_dropout_step`` waits for the backward.
+
+    ``apart``: of a layer that is compiled in parts around these (``compile_layers``) each part
+    chooses by its operations, and what lies between the parts is kept.
 
     Raises ValueError where there is no layer, and for a module name that no layer chosen has.
     """
@@ -120,6 +126,7 @@ def apply_recompute(units: Sequence[nn.Module], choice: Recompute) -> None:
         targets = _named(targets, choice.modules)
     elif choice.granularity == "selective":
         policy = _policy
+        targets = [part for target in targets for part in parts_around(target, apart)]
     for module in dict.fromkeys(targets):
         # A class and not an attribute, so that layers of one class stay one graph when compiled.
         kind: Any = type(module)

@@ -12,9 +12,11 @@ WINDOW = 5
 LENGTH = 16  # positions of a sequence
 LAYERS = 2
 GROUPS, GROUP_SIZE = 2, 8
+MIXER_HEADS = 2  # in a group
 EXPERTS = 8
 # Every so-manieth layer is of another kind.
 _EVERY = ("window_attn_skip_freq", "moe_layer_freq")
+_PATTERN = "hybrid_layer_pattern"  # a symbol for each layer
 _EXPERT_WIDTHS = ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size")
 _LATENTS = ("q_lora_rank", "kv_lora_rank")
 _LATENT_HEADS = ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
@@ -33,6 +35,7 @@ def small(
     - a head keeps 8 channels at least, of which the same part is rotated;
     - latent attention's heads shrink alike, to 8 channels of positions, its latents as the width;
     - the width stays heads times channels where it was, else stays on its side of it;
+    - a mixer's groups become as few, with two heads each, of 8 channels;
     - experts become 8, or 4 groups of 4, and a token goes to half of them at most;
     - layers stay as many as a pattern over them needs, and ``least`` where there are so many;
       ``layers`` False keeps them all;
@@ -99,7 +102,7 @@ def _width(config: Any, widths: dict[int, int], channels: int, parts: int) -> di
         if _has(config, name):
             across = round(getattr(config, name) * own / hidden / 8) * 8
             found[name] = max(8, min(4 * own, across))
-    return found | _latents(config, own / hidden) | _experts(config)
+    return found | _latents(config, own / hidden) | _experts(config) | _mixers(config, parts)
 
 
 def _latents(config: Any, share: float) -> dict[str, int]:
@@ -139,12 +142,35 @@ def _experts(config: Any) -> dict[str, int]:
     return found
 
 
+def _mixers(config: Any, parts: int) -> dict[str, int]:
+    """Of state spaces and linear attention: groups as of attention, of two heads at most."""
+    kinds = getattr(config, _PATTERN, None) or ""  # nothing else reads their fields
+    found: dict[str, int] = {}
+    if "M" in kinds and _has(config, "mamba_num_groups"):
+        groups = found["mamba_num_groups"] = _groups(config.mamba_num_groups, parts)
+        if _has(config, "mamba_num_heads"):
+            each = config.mamba_num_heads // config.mamba_num_groups
+            found["mamba_num_heads"] = groups * min(each, MIXER_HEADS)
+        found |= {"mamba_head_dim": HEAD_SIZES[0], "mamba_state_dim": HEAD_SIZES[0]}
+    if "G" in kinds and _has(config, "linear_num_key_heads"):
+        groups = found["linear_num_key_heads"] = _groups(config.linear_num_key_heads, parts)
+        each = config.linear_num_value_heads // config.linear_num_key_heads
+        found["linear_num_value_heads"] = groups * min(each, MIXER_HEADS)
+        found |= {"linear_key_head_dim": HEAD_SIZES[0], "linear_value_head_dim": HEAD_SIZES[0]}
+    return found
+
+
+def _groups(count: int, parts: int) -> int:
+    """As many as are common to their number and ``parts``, or a few."""
+    common = math.gcd(count, parts)
+    return common if common > 1 else min(count, GROUPS)
+
+
 def _heads(config: Any, parts: int) -> tuple[int, int]:
     """Query heads and key/value heads of the small copy."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_query_groups", None) or heads
-    common = math.gcd(groups, parts)
-    new_groups = common if common > 1 else min(groups, GROUPS)
+    new_groups = _groups(groups, parts)
     return new_groups * min(heads // groups, GROUP_SIZE), new_groups
 
 
@@ -167,7 +193,11 @@ def _layers(config: Any, least: int) -> dict[str, Any]:
         return {}
     count = config.num_layers
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    patterns = {n: v for n, v in values.items() if isinstance(v, tuple) and len(v) == count}
+    patterns = {
+        name: value
+        for name, value in values.items()
+        if (isinstance(value, tuple) and len(value) == count) or (name == _PATTERN and value)
+    }
     every = max((v for n in _EVERY if isinstance(v := values.get(n), int)), default=0)
     if patterns:
         layers = list(zip(*patterns.values(), strict=True))

@@ -62,9 +62,9 @@ class YarnScaling:
 
     def __post_init__(self) -> None:
         _check_positive(self, "factor", "original_max_position_embeddings", "beta_slow")
-        if self.beta_fast <= self.beta_slow:
+        if self.beta_fast < self.beta_slow:
             raise ValueError(
-                f"YarnScaling.beta_fast={self.beta_fast} has to be above beta_slow={self.beta_slow}"
+                f"YarnScaling.beta_fast={self.beta_fast} has to be at least beta_slow={self.beta_slow}"
             )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from .data import MicroBatch, random_seed
-from .data_parallel import accumulate, layers, shard
+from .data_parallel import accumulate, expert_groups, layers, shard
 from .gradients import clip_scale, gradient_norm, sum_replicated_gradients
 from .loss import local_loss
 from .mesh import Mesh
@@ -102,13 +102,14 @@ class Trainer:
             # Layers are compiled in place, so names stay: around the recompute, so that a graph
             # holds it, and before FSDP puts its hooks around both.
             units = layers(model)
+            self.sharded |= _needs_sharding(model, mesh) if how.fsdp is None else how.fsdp
+            apart = expert_groups(model) if how.compile and self.sharded else []
             if units or mesh.pp.size == 1:  # a stage may have none
-                apply_recompute(units, how.recompute)
+                apply_recompute(units, how.recompute, apart=apart)
             if how.compile:
                 from .compile import compile_layers  # with all of torch.compile
 
-                compile_layers(units)
-            self.sharded |= _needs_sharding(model, mesh) if how.fsdp is None else how.fsdp
+                compile_layers(units, apart=apart)
             if self.sharded:
                 shard(model, mesh, dtype=mesh.dtype, zero=how.zero)
                 # FSDP warns of a page that returns a view: only adding in place to it would hurt.

@@ -13,9 +13,21 @@ from .config import (
 from .diagnostic import Diagnostic, Span, SpecError
 from .embedding import LanguageModelEmbedding
 from .experts import GroupedMLP, GroupedMLPSubmodules
+from .gated_delta_net import GatedDeltaNet, GatedDeltaNetSubmodules
 from .gpt import GPTModel, GPTModelSubmodules
+from .hybrid import HybridModel, HybridStack, HybridStackSubmodules
+from .hybrid_layers import (
+    AttentionLayer,
+    AttentionLayerSubmodules,
+    GatedDeltaNetLayer,
+    MambaLayer,
+    MambaLayerSubmodules,
+    MLPLayer,
+    MLPLayerSubmodules,
+)
 from .identity import IdentityFuncOp, IdentityOp
 from .layer import TransformerLayer, TransformerLayerSubmodules
+from .mamba import MambaMixer, MambaMixerSubmodules
 from .mlp import MLP, MLPSubmodules
 from .moe import MoELayer, MoESubmodules
 from .multi_latent_attention import MLASelfAttention, MLASelfAttentionSubmodules
@@ -44,20 +56,34 @@ __all__ = [
     "LAUNCH_FIELDS",
     "MLP",
     "TRAINER_FIELDS",
+    "AttentionLayer",
+    "AttentionLayerSubmodules",
     "ConfigError",
     "Diagnostic",
     "GPTModel",
     "GPTModelSubmodules",
+    "GatedDeltaNet",
+    "GatedDeltaNetLayer",
+    "GatedDeltaNetSubmodules",
     "GroupedMLP",
     "GroupedMLPSubmodules",
     "HeadsRMSNorm",
+    "HybridModel",
+    "HybridStack",
+    "HybridStackSubmodules",
     "IdentityFuncOp",
     "IdentityOp",
     "LanguageModelEmbedding",
     "LayerNorm",
     "MLASelfAttention",
     "MLASelfAttentionSubmodules",
+    "MLPLayer",
+    "MLPLayerSubmodules",
     "MLPSubmodules",
+    "MambaLayer",
+    "MambaLayerSubmodules",
+    "MambaMixer",
+    "MambaMixerSubmodules",
     "MegatronModule",
     "MoELayer",
     "MoESubmodules",

@@ -137,7 +137,8 @@ class SelfAttention(MegatronModule):
             config.hidden_size,
             mesh,
             bias=config.has_attention_output_bias,
-            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
+            init_std=config.init_method_std
+            / (config.num_layers if config.hybrid_layer_pattern else 2 * config.num_layers) ** 0.5,
         )
 
     def forward(
@@ -171,6 +172,10 @@ class SelfAttention(MegatronModule):
             limit = self.config.clip_qkv
             q, k, v = q.clamp(-limit, limit), k.clamp(-limit, limit), v.clamp(-limit, limit)
         if rotary is not None:
+            if self.config.rotary_base_local is not None:
+                # Tables of layers that see everything, and of those with a window.
+                table = 0 if self.window is None else 1
+                rotary = rotary[0][table], rotary[1][table]
             if self.config.rotary_interleaved:
                 q, k = (apply_rotary(t, *rotary, interleaved=True) for t in (q, k))
             else:

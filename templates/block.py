@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
 from specc.runtime import Mesh, Positions, rotary_tables
@@ -34,7 +35,43 @@ class TransformerBlockSubmodules:
     )
 
 
-class TransformerBlock(MegatronModule):
+class LayerStack(MegatronModule):
+    """What stacks of layers have in common."""
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Positions | None = None,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        if positions is None:
+            positions = Positions.of_hidden(x, self.mesh)
+        if rotary is None and self.config.position_embedding_type == "rope":
+            rotary = rotary_tables(
+                positions,
+                self.config.rotary_dim,
+                self.config.rotary_base,
+                interleaved=self.config.rotary_interleaved,
+                scaling=self.config.rotary_scaling,
+            )
+            if self.config.rotary_base_local is not None:
+                # Layers with a window turn by another base, and never scaled.
+                local = rotary_tables(
+                    positions,
+                    self.config.rotary_dim,
+                    self.config.rotary_base_local,
+                    interleaved=self.config.rotary_interleaved,
+                )
+                rotary = torch.stack((rotary[0], local[0])), torch.stack((rotary[1], local[1]))
+        for layer in self.layers:
+            x = layer(x, positions, rotary, attention_mask)
+        if not self.mesh.last_stage:
+            return x
+        return self.final_layernorm(x)
+
+
+class TransformerBlock(LayerStack):
     def __init__(
         self,
         config: ModelParallelConfig,
@@ -67,26 +104,3 @@ class TransformerBlock(MegatronModule):
             hidden_size=config.hidden_size,
             eps=config.layernorm_epsilon,
         )
-
-    def forward(
-        self,
-        x: Tensor,
-        positions: Positions | None = None,
-        rotary: tuple[Tensor, Tensor] | None = None,
-        attention_mask: Tensor | None = None,
-    ) -> Tensor:
-        if positions is None:
-            positions = Positions.of_hidden(x, self.mesh)
-        if rotary is None and self.config.position_embedding_type == "rope":
-            rotary = rotary_tables(
-                positions,
-                self.config.rotary_dim,
-                self.config.rotary_base,
-                interleaved=self.config.rotary_interleaved,
-                scaling=self.config.rotary_scaling,
-            )
-        for layer in self.layers:
-            x = layer(x, positions, rotary, attention_mask)
-        if not self.mesh.last_stage:
-            return x
-        return self.final_layernorm(x)

@@ -7,7 +7,9 @@ from typing import Any
 
 from .attention import SelfAttention
 from .block import TransformerBlock
+from .config_hybrid import LAYER_SLOTS
 from .findings import Findings
+from .hybrid import HybridStack
 from .identity import IdentityOp
 from .multi_latent_attention import MLASelfAttention
 from .spec import (
@@ -23,6 +25,8 @@ def check_class(node: PreparedSpec, injected: bool, found: Findings) -> None:
     """`injected`: the node is handed to its parent built, so nothing tells it its number."""
     if issubclass(node.module, TransformerBlock):
         _check_layers(node, found)
+    if issubclass(node.module, HybridStack):
+        _check_pattern(node, found)
     if issubclass(node.module, SelfAttention | MLASelfAttention):
         _check_attention(node, injected, found)
 
@@ -117,6 +121,30 @@ def _deal_out_experts(node: PreparedSpec, found: Findings) -> bool:
         return False
     node.params["layer_specs"] = [experts if has_experts else dense for has_experts in pattern]
     return True
+
+
+def _check_pattern(node: PreparedSpec, found: Findings) -> None:
+    """Has every symbol of the config's pattern a layer?"""
+    config, name = node.config_in_force, node.module.__name__
+    if not is_config(config):
+        return  # the constructor misses it
+    if config.hybrid_layer_pattern is None:
+        found.error(
+            "SP134",
+            f"`{name}` goes by `hybrid_layer_pattern`, and the config does not set it",
+            node,
+            'set it in the config, a symbol for each layer, as hybrid_layer_pattern="M-M-*-"',
+        )
+        return
+    for symbol in dict.fromkeys(config.hybrid_layer_pattern):
+        slot = LAYER_SLOTS[symbol]
+        if getattr(node.submodules, slot, None) is None and not found.errors:
+            found.error(
+                "SP134",
+                f"`hybrid_layer_pattern` has {symbol!r}, and `{name}` has no `{slot}`",
+                node,
+                f"add `{slot}` to submodules",
+            )
 
 
 def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> None:

@@ -207,6 +207,7 @@ class ModelParallelConfig(metaclass=_ConfigType):
     # Positions.
     position_embedding_type: str | None = None
     rotary_base: float = 10000.0
+    rotary_base_local: float | None = None
     rotary_percent: float | None = _note(None, "the part of a head's channels that is rotated")
     rotary_interleaved: bool = False
     rope_scaling: str | None = None
@@ -279,13 +280,14 @@ class ModelParallelConfig(metaclass=_ConfigType):
     qk_head_dim: int = 128
     qk_pos_emb_head_dim: int = 64
     v_head_dim: int = 128
+    latent_layernorm_epsilon: float | None = None
 
     # Multi-token prediction.
     mtp_num_layers: int | None = None
     mtp_loss_scaling_factor: float = 0.1
 
     # Hybrid stacks.
-    hybrid_layer_pattern: str | None = None
+    hybrid_layer_pattern: str | None = _note(None, "the layers, a symbol for each")
     mamba_state_dim: int = 128
     mamba_head_dim: int = 64
     mamba_num_groups: int = 8
@@ -384,6 +386,13 @@ class ModelParallelConfig(metaclass=_ConfigType):
         if isinstance(self.moe_layer_freq, int):
             return index % self.moe_layer_freq == 0
         return self.moe_layer_freq[index] == 1
+
+    @property
+    def mamba_heads(self) -> int:
+        """Mamba-2 heads: their channels are twice the hidden size where their number is not set."""
+        if self.mamba_num_heads is not None:
+            return self.mamba_num_heads
+        return 2 * self.hidden_size // self.mamba_head_dim
 
     @property
     def rotary_dim(self) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .config_hybrid import hybrid_mistakes
 from .config_mla import latent_mistakes
 from .config_moe import expert_mistakes
 from .config_mtp import further_token_mistakes
+from .config_rotary import local_base_mistakes
 
 if TYPE_CHECKING:
     from .config import ModelParallelConfig
@@ -44,6 +46,10 @@ def combination_mistakes(config: ModelParallelConfig) -> Iterator[Mistake]:
         yield "SP165", message, help
     for message, help in further_token_mistakes(config):
         yield "SP166", message, help
+    for message, help in hybrid_mistakes(config):
+        yield "SP167", message, help
+    for message, help in local_base_mistakes(config):
+        yield "SP168", message, help
     yield from _scaling_mistakes(config)
     yield from _window_mistakes(config)
 
@@ -91,7 +97,7 @@ def _scaling_mistakes(config: ModelParallelConfig) -> Iterator[Mistake]:
     low, high = config.rope_scaling_low_freq_factor, config.rope_scaling_high_freq_factor
     if rule == "llama3" and high <= low:
         yield _order_mistake("rope_scaling_high_freq_factor", high, low)
-    if rule == "yarn" and config.yarn_beta_fast <= config.yarn_beta_slow:
+    if rule == "yarn" and config.yarn_beta_fast < config.yarn_beta_slow:
         yield _order_mistake("yarn_beta_fast", config.yarn_beta_fast, config.yarn_beta_slow)
 
 

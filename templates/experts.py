@@ -59,7 +59,8 @@ class GroupedMLP(MegatronModule):
             config.hidden_size,
             mesh,
             bias=config.add_bias_linear,
-            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
+            init_std=config.init_method_std
+            / (config.num_layers if config.hybrid_layer_pattern else 2 * config.num_layers) ** 0.5,
         )
 
     def forward(self, x: Tensor, probs: Tensor, tokens_per_expert: Tensor) -> Tensor:

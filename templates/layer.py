@@ -87,11 +87,15 @@ class TransformerLayer(MegatronModule):
             # Side by side: the MLP is not given what attention adds.
             if self.config.parallel_shared_layernorm:
                 h = self.input_layernorm(x)
-                y, z = self.self_attention(h, positions, rotary, attention_mask), self.mlp(h)
+                y = self.post_self_attn_layernorm(
+                    self.self_attention(h, positions, rotary, attention_mask)
+                )
+                z = self.post_mlp_layernorm(self.mlp(h))
             else:
-                y = self.self_attention(self.input_layernorm(x), positions, rotary, attention_mask)
-                z = self.mlp(self.pre_mlp_layernorm(x))
-            y, z = self.post_self_attn_layernorm(y), self.post_mlp_layernorm(z)
+                y = self.post_self_attn_layernorm(
+                    self.self_attention(self.input_layernorm(x), positions, rotary, attention_mask)
+                )
+                z = self.post_mlp_layernorm(self.mlp(self.pre_mlp_layernorm(x)))
             if self.config.hidden_dropout > 0.0:
                 y = self.self_attention_dropout(y, positions)
                 z = self.mlp_dropout(z, positions)

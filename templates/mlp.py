@@ -81,5 +81,6 @@ class MLP(FeedForward):
             config.hidden_size,
             mesh,
             bias=config.has_mlp_bias,
-            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
+            init_std=config.init_method_std
+            / (config.num_layers if config.hybrid_layer_pattern else 2 * config.num_layers) ** 0.5,
         )

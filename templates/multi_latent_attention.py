@@ -94,7 +94,11 @@ class MLASelfAttention(MegatronModule):
                     submodules.q_layernorm,
                     config,
                     hidden_size=config.q_lora_rank,
-                    eps=config.layernorm_epsilon,
+                    eps=(
+                        config.layernorm_epsilon
+                        if config.latent_layernorm_epsilon is None
+                        else config.latent_layernorm_epsilon
+                    ),
                 )
             self.linear_q_up_proj = build_module(
                 submodules.linear_q_up_proj,
@@ -116,7 +120,11 @@ class MLASelfAttention(MegatronModule):
                 submodules.kv_layernorm,
                 config,
                 hidden_size=config.kv_lora_rank,
-                eps=config.layernorm_epsilon,
+                eps=(
+                    config.layernorm_epsilon
+                    if config.latent_layernorm_epsilon is None
+                    else config.latent_layernorm_epsilon
+                ),
             )
         # Rows go head by head, [key | value], so that any tp cuts between heads.
         self.linear_kv_up_proj = build_module(
@@ -139,7 +147,8 @@ class MLASelfAttention(MegatronModule):
             config.hidden_size,
             mesh,
             bias=config.add_bias_linear,
-            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
+            init_std=config.init_method_std
+            / (config.num_layers if config.hybrid_layer_pattern else 2 * config.num_layers) ** 0.5,
         )
 
     def forward(

@@ -139,8 +139,8 @@ class MultiTokenPredictionBlock(MegatronModule):
         else:
             rotary = None
         further, target = torch.zeros_like(loss), labels
-        for layer, embedded in zip(self.layers, ahead, strict=True):
-            x = layer(x, embedded, positions, rotary)
+        for depth, layer in enumerate(self.layers):
+            x = layer(x, ahead[depth], positions, rotary)
             target = next_labels(target, positions, self.mesh)
             further = further + linear_cross_entropy(x, output_layer, target, self.mesh)
         return self.loss(loss, further, labels)

@@ -21,6 +21,8 @@ from .config import ModelParallelConfig
 from .diagnostic import Diagnostic, Span, SpecError, suggestion
 from .embedding import LanguageModelEmbedding
 from .findings import Findings, described, ordered
+from .hybrid import HybridStack
+from .hybrid_layers import AttentionLayer
 from .layer import TransformerLayer
 from .multi_latent_attention import MLASelfAttention
 from .nodes import as_spec, is_pair, may_be_node, submodules_class, target_of
@@ -350,7 +352,7 @@ class _Preparation(Findings):
     def _child(
         self, name: str, child: Node, out: PreparedSpec, place: _Place, *, injected: bool = False
     ) -> Any:
-        layer = issubclass(out.module, TransformerLayer)
+        layer = issubclass(out.module, TransformerLayer | AttentionLayer | HybridStack)
         below = place.below(name, out, injected=injected, numbered=layer)
         if isinstance(child, list | tuple) and not is_pair(child):
             return self._list(name, child, out, place, issubclass(out.module, TransformerBlock))

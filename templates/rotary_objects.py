@@ -16,6 +16,7 @@ from .block import TransformerBlock
 from .config import ModelParallelConfig
 from .diagnostic import SpecError
 from .findings import Findings
+from .hybrid import HybridStack
 from .multi_latent_attention import MLASelfAttention
 from .nodes import tree
 from .rotary import RotaryPositionalEmbedding
@@ -58,7 +59,7 @@ def _shared_parent(rotary: Handed) -> PreparedSpec:
 
 def _attends(node: PreparedSpec) -> bool:
     return isinstance(node.module, type) and issubclass(
-        node.module, SelfAttention | MLASelfAttention | TransformerBlock
+        node.module, SelfAttention | MLASelfAttention | TransformerBlock | HybridStack
     )
 
 

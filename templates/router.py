@@ -102,15 +102,20 @@ class TopKRouter(MegatronModule):
         ranked = scores + self.expert_bias if self.config.moe_router_enable_expert_bias else scores
         if self.config.moe_router_num_groups is not None:
             assert self.config.moe_router_group_topk is not None
-            chosen, experts = group_limited_topk(
+            _, experts = group_limited_topk(
                 ranked,
                 self.config.moe_router_topk,
                 self.config.moe_router_num_groups,
                 self.config.moe_router_group_topk,
             )
+        elif self.config.moe_router_enable_expert_bias:
+            experts = ranked.topk(self.config.moe_router_topk).indices
         else:
             chosen, experts = ranked.topk(self.config.moe_router_topk)
-        if self.config.moe_router_enable_expert_bias:
+        if (
+            self.config.moe_router_enable_expert_bias
+            or self.config.moe_router_num_groups is not None
+        ):
             chosen = scores.gather(-1, experts)
         if self.config.moe_router_score_function == "sigmoid":
             probs = normalized(chosen)

@@ -36,7 +36,8 @@ class SharedExpertMLP(FeedForward):
             config.hidden_size,
             mesh,
             bias=config.add_bias_linear,
-            init_std=config.init_method_std / (2 * config.num_layers) ** 0.5,
+            init_std=config.init_method_std
+            / (config.num_layers if config.hybrid_layer_pattern else 2 * config.num_layers) ** 0.5,
         )
         if config.moe_shared_expert_gate:
             self.gate_weight = nn.Parameter(torch.empty(1, config.hidden_size))

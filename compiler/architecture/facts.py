@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from specc.runtime import PositionEmbedding, VocabParallelEmbedding
+from specc.runtime import GatedRMSNorm, PositionEmbedding, VocabParallelEmbedding
 
 from .calls import Step, Value
 from .facts_mlp import mlp_facts
@@ -30,6 +30,7 @@ def facts_of(kind: str, known: Known) -> Facts:
         "router part": loss_facts,
         "loss": loss_facts,
         "norm": _norm,
+        "convolution": _convolution,
         "linear": _linear,
         "output": _output,
         "embedding": _embedding,
@@ -78,14 +79,26 @@ def _mixer(known: Known) -> Facts:
         shapes = [value.shape for value in step.args if isinstance(value, Value)]
         call = recurrence(step.name, shapes, "") if step.kind == "runtime" else None
         if call is not None:
-            return {
+            found: Facts = {
                 "type": TYPES[call.function],
                 "heads": call.heads,
                 "groups": call.groups,
                 "key_dim": call.key_dim,
                 "value_dim": call.value_dim,
             }
+            kernels = [k for child in known.children if (k := child.fact("kernel")) is not None]
+            return found | ({"convolution": kernels[0]} if kernels else {})
     return {}
+
+
+def _convolution(known: Known) -> Facts:
+    kernel: Any = known.module.kernel_size
+    shape = known.shape("weight")
+    return {
+        "channels": shape[0],
+        "kernel": kernel if isinstance(kernel, int) else kernel[0],
+        "bias": any(weight.name == "bias" for weight in known.weights),
+    }
 
 
 def _norm(known: Known) -> Facts:
@@ -102,6 +115,8 @@ def _norm(known: Known) -> Facts:
         found["epsilon"] = epsilon
     if getattr(module, "zero_centered", False):
         found["zero_centered"] = True
+    if isinstance(module, GatedRMSNorm):
+        found |= {"gated": True, "groups": module.groups}
     return found
 
 

@@ -15,7 +15,7 @@ from .figures_ranks import rank_figures
 from .figures_saved import saved_figures
 from .figures_shares import Shares
 from .flops import SHARES, NotCountedError, Share, forward_flops
-from .kv_cache import NothingSaysError, bytes_of_sequence, bytes_per_token
+from .kv_cache import NothingSaysError, bytes_of_sequence, bytes_of_state, bytes_per_token
 from .read import read
 from .run import Run
 from .tree import Architecture
@@ -47,7 +47,7 @@ def figures(
     - `parameters`, `.active`, `.embedding`, `.output`, `.rest`: see figures_parameters.py;
     - `flops.forward` per token, with `.projections`, `.scores`, `.mlp`, `.experts`, `.output` and
       `.other`, and `flops.training`: see flops.py;
-    - `kv_cache.token`, `kv_cache.sequence`: see kv_cache.py;
+    - `kv_cache.token`, `kv_cache.sequence`, `state.sequence` where there is one: see kv_cache.py;
     - `saved.layer`, `saved.layers` per token: see saved.py;
     - `weights.LAYOUT.parameters`, `weights.LAYOUT.bytes` on the fullest rank: see rank_weights.py.
     """
@@ -117,6 +117,22 @@ def _cache_figures(run: Run, dtype: torch.dtype) -> list[Figure]:
             "bytes",
             note=f"{name}, at {run.length:,} places{limit}",
         ),
+        *_state_figures(run, dtype),
+    ]
+
+
+def _state_figures(run: Run, dtype: torch.dtype) -> list[Figure]:
+    if not run.recurrences:
+        return []
+    name = str(dtype).removeprefix("torch.")
+    return [
+        Figure(
+            "state.sequence",
+            "recurrent state of a sequence",
+            bytes_of_state(run, dtype.itemsize),
+            "bytes",
+            note=f"float32, convolutions' inputs {name}",
+        )
     ]
 
 

@@ -24,6 +24,7 @@ class ParameterCounts:
     - `active`: those that the forward reads, a table whole; of experts that the runtime deals
       tokens out to, as much as a token goes to (k of E). Where another step of the forward chooses
       by a value (`topk`), which of them a token uses is not known.
+    - `training`: those of modules that run with labels alone (they predict further tokens).
     - `embedding`: the tables that rows are looked up in: of tokens, and of learned positions.
     - `output`: the output layer's own; none where it is an embedding's table.
     - `rest`: all but those two, which model cards call non-embedding.
@@ -35,6 +36,9 @@ class ParameterCounts:
         }
         used = used_parameters(run.operations)
         self.active = {name for name in self.sizes if run.ran(name) in used}
+        self.training = {
+            name for name in self.sizes if run.needs_labels(run.ran(name).rpartition(".")[0])
+        }
         self.experts = Experts(run)
         self.choices = sorted(
             {
@@ -65,6 +69,11 @@ class ParameterCounts:
         return [
             Figure("parameters", "parameters", self._count(self.sizes)),
             Figure("parameters.active", "active", active, level=1, note=why),
+            *(
+                [Figure("parameters.training", "in training alone", more, level=1)]
+                if (more := self._count(self.training))
+                else []
+            ),
             Figure("parameters.embedding", "embedding", self._count(self.embedding), level=1),
             Figure(
                 "parameters.output",

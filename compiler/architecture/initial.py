@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
 from torch import nn
 
 from specc.runtime import Constant, Normal
+from specc.runtime.parameters import Uniform
 
 from ..validate.op_log import Call, OpLog, history
 from .made import made_digest
@@ -48,12 +50,16 @@ class Laws:
             return made_words(self.history(name), width)
         if isinstance(law, Constant):
             return number(law.value)
+        if isinstance(law, Uniform):
+            return uniform_words(law)
         mean = f" around {number(law.mean)}" if law.mean else ""
-        for base in self.deviations:
-            # GPT-2's: smaller by the depth, so that a deeper model is not another law.
-            scaled = base / math.sqrt(2 * self.layers) if self.layers > 1 else 0.0
+        # GPT-2's, and of layers with one branch: smaller by the depth, so that a deeper model is
+        # not another law.
+        depths = ((2 * self.layers, "(2·layers)"), (self.layers, "layers"))
+        for base, (depth, said) in product(self.deviations, depths if self.layers > 1 else ()):
+            scaled = base / math.sqrt(depth)
             if base != law.std and math.isclose(law.std, scaled, rel_tol=1e-9):
-                return f"normal {number(base)}/√(2·layers){mean}"
+                return f"normal {number(base)}/√{said}{mean}"
         return f"normal {number(law.std)}{mean}"
 
     def made(self, name: str) -> Normal | Constant | None:
@@ -71,6 +77,17 @@ class Laws:
 
     def history(self, name: str) -> list[Call]:
         return history(self.run.made, self.run.model.get_parameter(name))
+
+
+def uniform_words(law: Uniform) -> str:
+    """`uniform ±0.5`, `log of uniform 1 to 16`, `steps of 0.001 to 0.1, uniform in their log`."""
+    if law.then == "step_size":
+        low, high = (float(f"{math.exp(end):.6g}") for end in (law.low, law.high))
+        return f"steps of {number(low)} to {number(high)}, uniform in their log"
+    within = f"±{number(law.high)}"
+    if law.low != -law.high:
+        within = f"{number(law.low)} to {number(law.high)}"
+    return f"log of uniform {within}" if law.then == "log" else f"uniform {within}"
 
 
 def longest_list(model: nn.Module) -> int:

@@ -8,8 +8,10 @@ from typing import Any
 from torch import nn
 
 from specc.runtime import (
+    CausalConv1d,
     ColumnParallelLinear,
     Dropout,
+    GatedRMSNorm,
     GroupedColumnParallelLinear,
     GroupedRowParallelLinear,
     Jitter,
@@ -32,7 +34,8 @@ from .tree import Part
 GROUPED = (GroupedColumnParallelLinear, GroupedRowParallelLinear)
 LINEAR = (ColumnParallelLinear, RowParallelLinear, Linear, *GROUPED, nn.Linear)
 EMBEDDING = (VocabParallelEmbedding, PositionEmbedding, nn.Embedding)
-NORM = (LayerNorm, RMSNorm, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
+CONVOLUTION = (CausalConv1d, nn.Conv1d)
+NORM = (LayerNorm, RMSNorm, GatedRMSNorm, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 DROPOUT = (Dropout, nn.Dropout)
 OF_ROUTER = (RouterLoss, ExpertLoad, Jitter)
 
@@ -67,6 +70,7 @@ def library_kind(module: nn.Module) -> str | None:
         (LINEAR, "linear"),
         (EMBEDDING, "embedding"),
         (NORM, "norm"),
+        (CONVOLUTION, "convolution"),
         (DROPOUT, "dropout"),
         (OF_ROUTER, "router part"),
         (MultiTokenLoss, "loss"),

@@ -1,6 +1,8 @@
-"""What generation keeps of a sequence: the keys and values of each attention."""
+"""What generation keeps of a sequence: keys and values of attentions, states of recurrences."""
 
 from __future__ import annotations
+
+from specc.runtime import CausalConv1d
 
 from .flops import mixes_places, not_of_the_sequence
 from .latents import latents
@@ -29,6 +31,20 @@ def bytes_of_sequence(run: Run, size: int) -> int:
     return _bytes(run, size, run.length)
 
 
+def bytes_of_state(run: Run, size: int) -> int:
+    """What recurrences keep of a sequence, however long it is: their heads' states in float32, in
+    which they are computed, and of the convolutions beside them the last inputs, in `size` bytes
+    (arXiv 2405.21060; arXiv 2412.06464).
+    """
+    total = 0
+    for call in (one for one in run.recurrences if one.phase == "train"):
+        mixer = run.model.get_submodule(call.path)
+        short = [m for m in mixer.children() if isinstance(m, CausalConv1d)]
+        inputs = sum((conv.kernel_size - 1) * conv.channels for conv in short)
+        total += run.times(call.path) * (4 * call.state + size * inputs)
+    return total
+
+
 def _bytes(run: Run, size: int, length: int) -> int:
     by_hand = next((one.path for one in run.operations if mixes_places(one, run)), None)
     if by_hand is not None:
@@ -37,7 +53,7 @@ def _bytes(run: Run, size: int, length: int) -> int:
             "what of it is kept"
         )
     attention = [(n, call) for n, call in enumerate(run.attention) if call.phase == "train"]
-    if not attention:
+    if not attention and not run.recurrences:
         raise NothingSaysError("no attention was seen, and nothing says what else is kept")
     for _, call in attention:
         if why := not_of_the_sequence(call, run):

@@ -85,6 +85,7 @@ PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
 # Functions of the runtime whose numbers are facts of a part.
 FACTS = {
     *("attention", "rotary_tables", "apply_rotary"),
+    *("ssd", "gated_delta_rule"),
     *("dispatch", "expert_capacity", "group_limited_topk", "within_capacity"),
 }
 # What a reader calls what these give.

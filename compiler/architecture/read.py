@@ -163,6 +163,9 @@ class _Reader:
             digest = tensor_digest(self.run.made, buffer)
             if digest is not None:
                 found[f"buffer {name}"] = digest
+        ran = self.run.ran(path)
+        if self.run.needs_labels(ran) and not self.run.needs_labels(ran.rpartition(".")[0]):
+            found["runs"] = "in training alone"
         times = len(calls["train"])
         if times > 1 or (element and not any(calls.values())):
             found["calls"] = times

@@ -20,6 +20,7 @@ HEADLINE: dict[str, tuple[str, ...]] = {
     "loss": ("type", "coefficient"),
     "norm": ("type", "zero_centered"),
     "linear": ("experts", "in", "out"),
+    "convolution": ("channels", "kernel"),
     "embedding": ("vocabulary", "positions", "rows", "size"),
     "output": ("vocabulary", "size"),
     "activation": ("type",),
@@ -48,6 +49,7 @@ _ABSENT = {
     ("*", "frozen"): "trained",
     ("*", "padded"): "not padded",
     ("*", "drops"): "none dropped",
+    ("*", "runs"): "always",
     ("router", "groups"): "from any group",
     ("router", "expert_bias"): "chosen by scores alone",
 }
@@ -88,6 +90,8 @@ def headline(part: Part) -> str:
     if part.kind == "linear":
         experts = f"{facts['experts']} × " if "experts" in facts else ""
         return f"{experts}{facts.get('in')} → {facts.get('out')}"
+    if part.kind == "convolution":
+        return f"{facts.get('channels')} channels over {facts.get('kernel')} places"
     if part.kind == "embedding":
         what = next((n for n in ("vocabulary", "positions") if n in facts), "rows")
         return f"{what} {facts.get(what)} × {facts.get('size')}"
@@ -134,6 +138,8 @@ def phrase(kind: str, name: str, value: Value) -> str:
         return "chosen by a bias too"
     if name == "topk":
         return f"top {value}"
+    if name == "runs":
+        return str(value)
     if name == "padded":
         return "padded to their capacity"
     if name == "scaling":

@@ -10,6 +10,7 @@ from .phrase import Phrase
 from .phrases import layers_phrase, said
 from .row import Row
 from .runs import MOST_RUNS, merge_runs
+from .segment import shortened
 
 # Parts whose words say what the linear layers in them are.
 _WHOLE = frozenset({"attention", "mixer", "mlp"})
@@ -63,7 +64,7 @@ def _together(runs: Sequence[Part], path: str, depth: int) -> Iterator[Row]:
     counts = {head.parameters for head in heads}
     yield replace(
         heads[0],
-        name=f"{runs[0].name}[{indices_text(places)}]",
+        name=shortened(f"{runs[0].name}[{indices_text(places)}]"),
         paths=tuple(path for head in heads for path in head.paths),
         phrases=(layers_phrase(len(places), len(places)),),
         parameters=heads[0].parameters if len(counts) == 1 else None,
@@ -76,7 +77,7 @@ def _row(part: Part, path: str, depth: int) -> Row:
     return Row(
         sign=" ",
         depth=depth,
-        name=part.segment if depth else part.kind,
+        name=shortened(part.segment) if depth else part.kind,
         paths=(path,),
         phrases=(Phrase(None, said(part)),),
         parameters=part.parameters,

@@ -17,6 +17,7 @@ from .phrase import Phrase
 from .phrases import layers_phrase, phrases_of, said, steps_shown
 from .row import Row, Sign
 from .runs import MOST_RUNS, merge_runs
+from .segment import shortened
 from .told import Told, restated
 
 _SIGNS: dict[str, Sign] = {"added": "+", "removed": "-"}
@@ -86,7 +87,7 @@ class _Layout:
         return Row(
             sign=_SIGNS.get(change.kind, "~") if found else " ",
             depth=depth,
-            name=part.segment if depth else part.kind,
+            name=shortened(part.segment) if depth else part.kind,
             paths=(change.path,),
             phrases=found or (Phrase(None, said(part)),),
             parameters=more_parameters(change),
@@ -151,7 +152,7 @@ def _head(runs: Sequence[Change], heads: Sequence[Row]) -> Row:
     return replace(
         heads[0],
         sign="~" if phrases or before != len(places) else " ",
-        name=f"{_part(runs[0]).name}[{indices_text(tuple(places))}]",
+        name=shortened(f"{_part(runs[0]).name}[{indices_text(tuple(places))}]"),
         paths=tuple(path for head in heads for path in head.paths),
         phrases=(counted, *phrases),
         quiet=not phrases and before == len(places),

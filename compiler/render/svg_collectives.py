@@ -33,6 +33,9 @@ def marks(part: Part, layout: Degrees | None) -> Marks:
         entry, during, exit = [*entry, *found.entry], [*during, *found.during], [*exit, *found.exit]
         if below.kind == "attention" and below.fact("heads") and layout.cp > 1:
             during += [text.format(cp=layout.cp) for text in _ROUND[layout.cp_comm_type]]
+        if below.kind == "mixer" and layout.cp > 1:
+            ways = ("places to heads", "heads to places")
+            during += [f"all-to-all {way} over cp{layout.cp}" for way in ways]
         if below.fact("shared") and layout.sequence_parallel:
             entry.append(f"all-gather over tp{layout.tp}")  # the keys' part that heads share
         if layout.tp > 1:

@@ -9,9 +9,10 @@ from specc.runtime.layouts import Degrees
 
 from ..architecture.tree import Architecture, Edge, Part
 from ..architecture.words import headline, whole_words, words
+from .segment import shortened
 from .svg_collectives import marks
 from .svg_items import INSIDE, THIN, Block, Frame, Link
-from .svg_stack import shortened, stack
+from .svg_stack import stack
 from .svg_text import clean
 
 # One block each, whatever is in it: its words say that.
@@ -25,6 +26,7 @@ _TITLES = {
     "output": "Output",
     "router": "Router",
 }
+_TOLD = ("linear", "convolution", "router part")  # by the words of what they stand in
 _CHILDREN = 40  # of one frame; a drawing with more is no drawing
 
 
@@ -82,6 +84,7 @@ class _Maker:
         own = ", ".join(
             (
                 *([headline(part)] if part.kind == "moe" else ()),
+                *([str(part.fact("runs"))] if part.fact("runs") else ()),
                 *(
                     f"{w.name} {' × '.join(map(str, w.shape))}"
                     for w in part.weights
@@ -131,7 +134,7 @@ def _inside(part: Part) -> str:
     """What a part that is drawn whole has beside linear layers: `RMSNorm on q_norm, k_norm`."""
     found: dict[str, list[str]] = {}
     for child in part.children:
-        if child.kind not in ("linear", "router part", part.kind) and _whole(part):
+        if child.kind not in (*_TOLD, part.kind) and _whole(part):
             found.setdefault(headline(child) or child.label, []).append(shortened(child.segment))
     return "; ".join(f"{what} on {', '.join(names)}" for what, names in found.items())
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ..architecture.tree import Part, indices_text
+from .segment import shortened
 from .svg_alike import joined, shape
 from .svg_items import INSIDE, Block, Frame, Link
 from .svg_pattern import Term, terms
@@ -15,7 +16,6 @@ from .svg_text import clean
 _KINDS = 6  # drawings of layers in one stack
 _SEQUENCE = 12  # layers, none like another, that are drawn one after another
 _BEGINNING = 24  # layers whose kinds are listed where there is no pattern
-_LONGEST = 32  # letters of a list with its places
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -127,10 +127,3 @@ def _chain(count: int) -> tuple[Link, ...]:
     """From the input through each to the output."""
     ends = [INSIDE, *range(count), INSIDE]
     return tuple(Link(a, b) for a, b in pairwise(ends))
-
-
-def shortened(segment: str) -> str:
-    """`layers[0..4,6..10,…]` where so many places are no help."""
-    if "," not in segment or len(segment) <= _LONGEST:
-        return segment
-    return f"{segment[:_LONGEST].rpartition(',')[0]},…]"

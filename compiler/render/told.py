@@ -25,7 +25,7 @@ _SIZES = {
     "embedding": ("size", "vocabulary"),
     "output": ("size", "vocabulary", "in", "out"),
 }
-_BY_DEPTH = "/√(2·layers)"
+_BY_DEPTH = ("/√(2·layers)", "/√layers")
 
 Law = tuple[str, str]
 
@@ -172,9 +172,14 @@ def _law(fact: FactChange) -> Law | None:
     """Both laws, but for the division by the depth: a deeper layer's follows from the first's."""
     if not isinstance(fact.before, str) or not isinstance(fact.after, str):
         return None
-    if fact.before.endswith(_BY_DEPTH) != fact.after.endswith(_BY_DEPTH):
-        return None
-    return fact.before.removesuffix(_BY_DEPTH), fact.after.removesuffix(_BY_DEPTH)
+    (before, depth_before), (after, depth_after) = map(_apart, (fact.before, fact.after))
+    return (before, after) if depth_before == depth_after else None
+
+
+def _apart(law: str) -> tuple[str, str]:
+    """A law and what divides it by the depth."""
+    by = next((end for end in _BY_DEPTH if law.endswith(end)), "")
+    return law.removesuffix(by), by
 
 
 def _is_law(fact: FactChange) -> bool:

@@ -11,6 +11,7 @@ from .initial import with_plain_fills
 from .layout import laid_out
 from .leftovers import refuse_leftovers
 from .read import Page, read_page
+from .refuse_kinds import refuse_kinds
 from .unread import drop_fields_of_the_trainer, drop_hidden, drop_unreached
 from .words import with_words_alone
 
@@ -22,6 +23,7 @@ def standalone_page(page_text: str, name: str, *, validate: bool = True) -> str:
     needs what cannot be folded in, or where the result does not give the page's numbers, bit for
     bit, on a small copy; `validate` False leaves the comparison out.
     """
+    refuse_kinds(read_page(page_text, name)[1])
     program = folded(lambda: read_page(page_text, name)[0])
     refuse_leftovers(program, Page(page_text, name))
     call_modules(program)

@@ -28,7 +28,7 @@ def validate_page(
     """Compare the page `text` with the model of its prepared `spec`.
 
     `recompile` gives the text of the page of another spec. Returns notes (SP520, SP521) on what
-    was not compared and why. Raises ValidationError with what differs first (SP501 to SP505), and
+    was not compared and why. Raises ValidationError with what differs first (SP501 to SP506), and
     what the spec's own constructors raise.
     """
     with page_module(text) as page:

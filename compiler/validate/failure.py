@@ -17,7 +17,7 @@ def differ(code: str, message: str, *, path: str = "", note: str | None = None) 
     """Raise a ValidationError.
 
     SP501: names, shapes, records or constructors. SP502: how an initial value is made. SP503: the
-    operations. SP504: numbers. SP505: the page does not run.
+    operations. SP504: numbers. SP505: the page does not run. SP506: it is cut wrongly into stages.
     """
     help = "this is a mistake of specc's: no page is written; --no-validate writes it as it is"
     raise ValidationError((Diagnostic(code, message, path, note=note, help=help),))

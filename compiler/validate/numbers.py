@@ -18,6 +18,7 @@ from .failure import differ, reason
 from .page_module import page_module
 from .same_text import same_text
 from .session import Numbers, is_finite
+from .stages import compare_stages
 
 SEED = 1
 
@@ -30,6 +31,7 @@ def compare_numbers(
     A small copy of the spec is run beside the page with the copy's numbers in its Config. If they
     are equal, so is the page. If not, or if the page has numbers outside its Config, the copy is
     compiled: it stands for the page only if that gives the page's text, and then has to be equal.
+    The page that is equal is run once more in stages, where it says that it can be cut into them.
     """
     refused: list[str] = []
     for copy in copies(spec, refused):
@@ -76,7 +78,10 @@ def _is_equal(page: Any, copy: Copy, expected: Numbers) -> bool:
         ours = Side(lambda: page.build_model(Mesh.single(), *args, seed=SEED), copy).run()
     except Exception:  # a number on the page that is not in its Config; the copy's page will tell
         return False
-    return first_difference(ours, expected) is None
+    if first_difference(ours, expected) is not None:
+        return False
+    compare_stages(page, args, copy, SEED, expected)
+    return True
 
 
 def _page_config(page: Any, copy: Copy) -> Any:
@@ -115,6 +120,7 @@ def _compared(page: Any, copy: Copy, theirs: Side, expected: Numbers) -> list[Di
         differ("SP505", f"the page's model does not run {copy.described()}: {reason(error)}")
     difference = first_difference(found, expected)
     if difference is None:
+        compare_stages(page, (), copy, SEED, expected)
         return _note_of_inputs(theirs)
     if first_difference(theirs.run(), expected) is not None:
         return [_note("two runs of the spec's own model give different numbers")]

@@ -15,6 +15,7 @@ from specc.runtime import set_dropout_step
 from .inputs import Inputs, differentiated, tensors
 
 STEPS, RATE = 2, 0.1
+FIRST_STEP = "train step 1"
 
 # (what, whose, number): ("output", "train step 1", 0), ("gradient in train step 1", "x.weight", 0)
 Numbers = dict[tuple[str, str, int], Tensor]
@@ -55,6 +56,15 @@ def run_session(
             with torch.no_grad():
                 _take(numbers, phase, model(**call))
     return numbers
+
+
+@contextmanager
+def same_start(*models: nn.Module) -> Iterator[None]:
+    """As the first train step of a session begins: `models` are the parts of one."""
+    with _one_thread(), _generators_kept():
+        for model in models:
+            _seed(model, 0)
+        yield
 
 
 def is_finite(numbers: Numbers) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..plan import Family
 from . import (
     cohere,
+    deepseek,
     falcon,
     gemma,
     glm4,
@@ -14,6 +15,7 @@ from . import (
     gpt_oss,
     gptj,
     llama,
+    minimax,
     mistral,
     mixtral,
     olmo2,
@@ -22,6 +24,7 @@ from . import (
     qwen2,
     qwen3,
     qwen_moe,
+    remote,
     stablelm,
     starcoder2,
 )
@@ -48,9 +51,9 @@ _ALL: tuple[Family, ...] = (
     stablelm.FAMILY,
     falcon.FAMILY,
     gpt_oss.FAMILY,
+    *deepseek.FAMILIES,
+    minimax.FAMILY,
+    *remote.FAMILIES,
 )
 FAMILIES = {family.model_type: family for family in _ALL}
 """By the `model_type` of a config.json."""
-
-REFUSED: dict[str, str] = {}
-"""Why a `model_type` that is known is not supported."""

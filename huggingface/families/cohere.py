@@ -66,4 +66,4 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("cohere", "Cohere", ("CohereForCausalLM",), DEFAULTS, read)
+FAMILY = Family("cohere", "Cohere", ("CohereForCausalLM",), DEFAULTS, read, limits="`use_qk_norm`")

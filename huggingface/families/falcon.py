@@ -112,4 +112,6 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("falcon", "Falcon", ("FalconForCausalLM",), DEFAULTS, read)
+FAMILY = Family(
+    "falcon", "Falcon", ("FalconForCausalLM",), DEFAULTS, read, limits="`alibi`, dropout"
+)

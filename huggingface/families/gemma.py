@@ -1,4 +1,7 @@
-"""Gemma 1 and 2: norms whose weight is 1 + w, a scaled embedding; soft caps in the second."""
+"""Gemma 1 to 3 (text): norms whose weight is 1 + w, a scaled embedding.
+
+The second has soft caps, the third norms of q and k and a rotary base of its own for windows.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,17 @@ GEMMA2 = {
     "final_logit_softcapping": 30.0,
     "attn_logit_softcapping": 50.0,
 }
+GEMMA3 = GEMMA2 | {
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1000000.0,
+    "rope_scaling": None,
+    "rope_local_base_freq": 10000.0,
+    "final_logit_softcapping": None,
+    "attn_logit_softcapping": None,
+    "use_bidirectional_attention": False,
+    "sliding_window_pattern": 6,
+}
 _GEGLU = {"gelu_pytorch_tanh": "geglu_tanh", "gelu": "geglu", "gelu_new": "geglu_tanh"}
 
 
@@ -84,22 +98,41 @@ def read(f: Fields) -> Plan:
 
 def read_gemma2(f: Fields) -> Plan:
     config = sizes(f) | rope(f)
+    return _sandwich(f, config, 2, qk_norm=False)
+
+
+def read_gemma3(f: Fields) -> Plan:
+    config = sizes(f) | rope(f)
+    if f.number("rope_local_base_freq") != f.number("rope_theta"):
+        config["rotary_base_local"] = f.number("rope_local_base_freq")
+    f.must_be("use_bidirectional_attention", False)
+    every = f.integer("sliding_window_pattern")
+    f.harmless("_sliding_window_pattern")  # what transformers writes for itself
+    return _sandwich(f, config, every, qk_norm=True)
+
+
+def _sandwich(f: Fields, config: dict[str, Any], every: int, *, qk_norm: bool) -> Plan:
     config["activation"] = f.choice("hidden_activation", _GEGLU)
     f.harmless("hidden_act")  # beside hidden_activation, which is what is read
     bias = _shared(f, config)
+    if qk_norm:
+        config["qk_layernorm"] = True
     config["softmax_scale"] = root(f, "query_pre_attn_scalar")
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
         if f.optional_number(name) is not None:
             config[name] = f.number(name)
-    config |= windows(f.optional_integer("sliding_window"), window_layers(f, config["num_layers"]))
+    windowed = window_layers(f, config["num_layers"], every)
+    config |= windows(f.optional_integer("sliding_window"), windowed)
+    if "window_size" not in config:
+        config.pop("rotary_base_local", None)
     return Plan(
         config,
         Part("RMSNorm"),
-        layer("RMSNorm", after=True),
+        layer("RMSNorm", after=True, qk_norm="RMSNorm" if qk_norm else None),
         rows=(
             *OUTER,
             *SANDWICH,
-            *attention_rows(qkv_bias=bias, out_bias=bias),
+            *attention_rows(qkv_bias=bias, out_bias=bias, qk_norm=qk_norm),
             *gated_mlp_rows(),
         ),
         tied=tied(config),
@@ -107,11 +140,11 @@ def read_gemma2(f: Fields) -> Plan:
     )
 
 
-def window_layers(f: Fields, count: int) -> list[int]:
-    """A 1 for each layer with a window: by `layer_types`, else every second from the first on."""
+def window_layers(f: Fields, count: int, every: int) -> list[int]:
+    """A 1 for each layer with a window: by `layer_types`, else all but each ``every``-th."""
     kinds = f.names("layer_types", ATTENTION, count)
     if kinds is None:
-        return [1 - i % 2 for i in range(count)]
+        return [int((i + 1) % every != 0) for i in range(count)]
     return [ATTENTION[kind] for kind in kinds]
 
 
@@ -134,4 +167,5 @@ def _shared(f: Fields, config: dict[str, Any]) -> bool:
 FAMILIES = (
     Family("gemma", "Gemma", ("GemmaForCausalLM",), DEFAULTS, read),
     Family("gemma2", "Gemma 2", ("Gemma2ForCausalLM",), GEMMA2, read_gemma2),
+    Family("gemma3_text", "Gemma 3", ("Gemma3ForCausalLM",), GEMMA3, read_gemma3),
 )

@@ -90,4 +90,11 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("glm4_moe", "GLM-4 MoE", ("Glm4MoeForCausalLM",), DEFAULTS, read)
+FAMILY = Family(
+    "glm4_moe",
+    "GLM-4 MoE",
+    ("Glm4MoeForCausalLM",),
+    DEFAULTS,
+    read,
+    limits="`norm_topk_prob` false; the heads for further tokens",
+)

@@ -92,4 +92,11 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("gpt2", "GPT-2", ("GPT2LMHeadModel",), DEFAULTS, read)
+FAMILY = Family(
+    "gpt2",
+    "GPT-2",
+    ("GPT2LMHeadModel",),
+    DEFAULTS,
+    read,
+    limits="`scale_attn_by_inverse_layer_idx`",
+)

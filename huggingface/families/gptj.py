@@ -80,4 +80,4 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("gptj", "GPT-J", ("GPTJForCausalLM",), DEFAULTS, read)
+FAMILY = Family("gptj", "GPT-J", ("GPTJForCausalLM",), DEFAULTS, read, limits="tied embeddings")

@@ -56,4 +56,6 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("mixtral", "Mixtral", ("MixtralForCausalLM",), DEFAULTS, read)
+FAMILY = Family(
+    "mixtral", "Mixtral", ("MixtralForCausalLM",), DEFAULTS, read, limits="`router_jitter_noise`"
+)

@@ -68,4 +68,4 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("phi", "Phi", ("PhiForCausalLM",), DEFAULTS, read)
+FAMILY = Family("phi", "Phi", ("PhiForCausalLM",), DEFAULTS, read, limits="`qk_layernorm`")

@@ -75,4 +75,6 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("phi3", "Phi-3", ("Phi3ForCausalLM",), DEFAULTS, read)
+FAMILY = Family(
+    "phi3", "Phi-3", ("Phi3ForCausalLM",), DEFAULTS, read, limits="`rope_scaling` longrope"
+)

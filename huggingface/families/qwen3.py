@@ -39,4 +39,4 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("qwen3", "Qwen 3", ("Qwen3ForCausalLM",), DEFAULTS, read)
+FAMILY = Family("qwen3", "Qwen 3", ("Qwen3ForCausalLM",), DEFAULTS, read, limits="`attention_bias`")

@@ -77,4 +77,11 @@ def read(f: Fields) -> Plan:
     )
 
 
-FAMILY = Family("stablelm", "StableLM", ("StableLmForCausalLM",), DEFAULTS, read)
+FAMILY = Family(
+    "stablelm",
+    "StableLM",
+    ("StableLmForCausalLM",),
+    DEFAULTS,
+    read,
+    limits="`qk_layernorm`, `hidden_dropout`",
+)

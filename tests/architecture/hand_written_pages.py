@@ -101,6 +101,29 @@ _CONVOLUTION = """class Layer(nn.Module):
 
 """
 
+_STATES = """from specc.runtime import CausalConv1d, Mesh, Positions, gated_delta_rule, ssd
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.Linear(WIDTH, 2 * 3 * 8 + 2 * 2 * 5 + 6, bias=False)
+        self.conv = CausalConv1d(2, 2 * (3 * 8 + 2 * 5), 4, Mesh.single())
+        self.out = nn.Linear(2 * 3 * 8, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = Positions.of_hidden(x, Mesh.single())
+        xbc, dt = self.into(x).split((2 * (3 * 8 + 2 * 5), 6), -1)
+        xbc = self.conv(xbc.unflatten(-1, (2, -1)), positions)
+        v, b, c = xbc.split((3 * 8, 5, 5), -1)
+        v, dt = v.unflatten(-1, (3, 8)), dt.unflatten(-1, (2, 3)).sigmoid()
+        y = {recurrence}
+        return self.out(y.flatten(2))
+
+"""
+_SSD = "ssd(v, dt, -torch.ones(6, device=x.device), b, c, v.new_zeros(6), positions, Mesh.single())"
+_DELTA = "gated_delta_rule(b, c, v, -dt, dt, positions)"
+
 _MULTI_HEAD = """class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -142,6 +165,11 @@ def latents() -> str:
 def experts() -> str:
     """Two of four experts, each computed for every token."""
     return _MODEL.format(layer=_EXPERTS)
+
+
+def states(*, delta: bool) -> str:
+    """Mamba-2's state space, or the gated delta rule: 6 heads of 8, 2 groups, states of 5."""
+    return _MODEL.format(layer=_STATES.format(recurrence=_DELTA if delta else _SSD))
 
 
 def running_sums() -> str:

@@ -112,6 +112,16 @@ def test_a_product_without_a_formula_is_refused() -> None:
         flops.product_flops(scaled)
 
 
+@pytest.mark.parametrize(("delta", "products"), [(False, 2), (True, 3)])
+def test_recurrences_count_by_their_products_with_a_state(delta: bool, products: int) -> None:
+    """6 heads with states of 5 by 8, at any length; projections 48 to 74 and 48 to 48."""
+    text = hand_written_pages.states(delta=delta)
+    for length in (64, 150):  # neither divides a chunk
+        found = {f.name: f for f in figures(run_page(text, "a page", length=length))}
+        mixers = found["flops.forward.mixers"].value
+        assert mixers == 3 * 2 * (48 * 74 + 48 * 48 + products * 6 * 5 * 8)
+
+
 def test_deepseek_v3_takes_the_papers_flops() -> None:
     """arXiv 2505.09343, table 2: 250 GFLOPs a token in training, at 4,096 places."""
     assert number("deepseek_v3", "flops.training") == pytest.approx(250e9, rel=0.005)

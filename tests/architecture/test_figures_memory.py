@@ -81,6 +81,18 @@ def test_deepseeks_cache_is_the_published_one() -> None:
     assert number("llama3_405b", "kv_cache.token") == 516_096
 
 
+@pytest.mark.parametrize("delta", [False, True])
+def test_recurrences_keep_a_state(delta: bool) -> None:
+    """Of 6 heads 5 by 8 in float32, and 3 places of 68 channels that go into the convolution."""
+    found = by_name(hand_written_pages.states(delta=delta))
+    assert found["state.sequence"].value == 3 * (4 * 6 * 5 * 8 + 2 * 3 * 68)
+    assert found["kv_cache.token"].value == found["kv_cache.sequence"].value == 0
+    said = words(part(architecture(hand_written_pages.states(delta=delta)), "layers[0..2]"))
+    mamba, net = "6 heads of 8, states of 5 in 2 groups", "6 heads of 8, 2 keys of 5"
+    of = f"gated delta net {net}" if delta else f"Mamba-2 {mamba}"
+    assert said == f"{of}, convolution 4"
+
+
 def test_a_cache_in_another_type() -> None:
     text = hand_written_pages.by_torch()
     assert by_name(text)["kv_cache.token"].value == 3 * 2 * 48 * 2

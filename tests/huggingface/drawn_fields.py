@@ -34,7 +34,7 @@ def some(**fields: st.SearchStrategy[Any]) -> Draw:
 
 
 _SIZES: dict[str, Any] = {
-    "num_hidden_layers": st.integers(1, 4),
+    "num_hidden_layers": st.integers(2, 4),
     "num_key_value_heads": st.sampled_from([1, 2, 4]),
     "intermediate_size": st.sampled_from([8, 40, 64]),
     "vocab_size": st.sampled_from([61, 64, 97]),
@@ -44,7 +44,7 @@ _SIZES: dict[str, Any] = {
 _ROPE = {"rope_theta": st.sampled_from([100.0, 5e5]), "rope_scaling": _SCALINGS}
 _RMS = {"rms_norm_eps": st.sampled_from([1e-6, 1e-3])}
 _LAYER = {"layer_norm_eps": st.sampled_from([1e-6, 1e-3])}
-_WINDOW = {"sliding_window": st.sampled_from([None, 1, 3, 100])}
+_WINDOW = {"sliding_window": st.sampled_from([None, 2, 3, 100])}
 _PART = {"partial_rotary_factor": st.sampled_from([0.25, 0.5, 1.0])}
 _HEAD = {"head_dim": st.sampled_from([4, 8, 20])}
 _BIAS = {"attention_bias": st.booleans()}
@@ -60,7 +60,7 @@ _SPARSE = {
 }
 _QWEN_WINDOW = {
     "use_sliding_window": st.booleans(),
-    "sliding_window": st.sampled_from([1, 4]),
+    "sliding_window": st.sampled_from([2, 4]),
     "max_window_layers": st.integers(0, 4),
 }
 _GPT: dict[str, Any] = {
@@ -126,11 +126,20 @@ FIELDS: dict[str, Draw] = {
         **_RMS,
         **_HEAD,
         **_BIAS,
-        sliding_window=st.sampled_from([1, 3]),
+        sliding_window=st.sampled_from([2, 3]),
         query_pre_attn_scalar=st.sampled_from([4, 144]),
         attn_logit_softcapping=st.sampled_from([None, 1.0]),
         final_logit_softcapping=st.sampled_from([None, 2.0]),
         hidden_activation=_GELU,
+    ),
+    "gemma3_text": some(
+        **_SIZES,
+        **_ROPE,
+        **_RMS,
+        **_HEAD,
+        sliding_window=st.sampled_from([2, 3]),
+        sliding_window_pattern=st.integers(1, 4),
+        rope_local_base_freq=st.sampled_from([50.0, 10000.0]),
     ),
     "phi": some(**_SIZES, **_ROPE, **_LAYER, **_PART, hidden_act=_GELU),
     "phi3": some(**_SIZES, **_RMS, **_WINDOW, **_PART),
@@ -160,7 +169,7 @@ FIELDS: dict[str, Draw] = {
         **_RMS,
         num_local_experts=st.sampled_from([3, 6]),
         num_experts_per_tok=st.integers(2, 3),
-        sliding_window=st.sampled_from([1, 4]),
+        sliding_window=st.sampled_from([2, 4]),
     ),
     "glm4_moe": some(
         **_SIZES,
@@ -172,6 +181,25 @@ FIELDS: dict[str, Draw] = {
         n_shared_experts=st.integers(1, 2),
         first_k_dense_replace=st.integers(0, 1),
         routed_scaling_factor=st.sampled_from([1.0, 2.5]),
+    ),
+    "deepseek_v2": some(
+        num_hidden_layers=st.integers(2, 4),
+        q_lora_rank=st.sampled_from([None, 12]),
+        rope_theta=st.sampled_from([100.0, 5e5]),
+        n_shared_experts=st.integers(1, 2),
+        routed_scaling_factor=st.sampled_from([1.0, 2.5]),
+        rms_norm_eps=st.sampled_from([1e-6, 1e-3]),
+        kv_lora_rank=st.sampled_from([8, 20]),
+    ),
+    "deepseek_v3": some(
+        num_hidden_layers=st.integers(2, 4),
+        q_lora_rank=st.sampled_from([None, 12]),
+        rope_theta=st.sampled_from([100.0, 5e5]),
+        rope_interleave=st.booleans(),
+        first_k_dense_replace=st.integers(0, 1),
+        routed_scaling_factor=st.sampled_from([1.0, 2.5]),
+        qk_nope_head_dim=st.sampled_from([4, 12]),
+        v_head_dim=st.sampled_from([4, 12]),
     ),
     "falcon": some(
         num_hidden_layers=st.integers(1, 3),

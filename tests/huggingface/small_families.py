@@ -34,6 +34,18 @@ LLAMA3 = {
 EXPERTS: dict[str, Any] = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}
 QWEN_EXPERTS = EXPERTS | {"moe_intermediate_size": 24, "num_experts": 4}
 
+LATENT: dict[str, Any] = {
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+}
+
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", {"rope_theta": 1000.0, "rope_scaling": LLAMA3}),
     "mistral": ("Mistral", {"sliding_window": 5, "head_dim": 12}),
@@ -108,6 +120,17 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "final_logit_softcapping": 3.0,
         },
     ),
+    "gemma3_text": (
+        "Gemma3",
+        {
+            "head_dim": 12,
+            "sliding_window": 5,
+            "sliding_window_pattern": 3,
+            "query_pre_attn_scalar": 20,
+            "rope_local_base_freq": 100.0,
+            "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        },
+    ),
     "phi": ("Phi", {"partial_rotary_factor": 0.5}),
     "phi3": ("Phi3", {"sliding_window": 7}),
     "olmo2": ("Olmo2", {}),
@@ -145,6 +168,25 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "attention_bias": True,
         },
     ),
+    "deepseek_v2": ("DeepseekV2", LATENT | {"q_lora_rank": None, "aux_loss_alpha": 0.0}),
+    "deepseek_v3": (
+        "DeepseekV3",
+        LATENT
+        | {
+            "q_lora_rank": 16,
+            "n_group": 4,
+            "topk_group": 2,
+            "num_experts_per_tok": 4,
+            "rms_norm_eps": 1e-4,
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+                "mscale": 0.707,
+                "mscale_all_dim": 1.0,
+            },
+        },
+    ),
     "falcon": ("Falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "falcon multi-query": ("Falcon", {}),
     "stablelm parallel": ("StableLm", {"use_parallel_residual": True}),
@@ -157,7 +199,8 @@ def make(family: str, **changed: Any) -> nn.Module:
     """A model with values of one seed, in float32, with eager attention."""
     name, fields = FAMILIES[family]
     fields = ({} if family in OWN_SIZES else SIZES) | fields | changed
-    config_class = getattr(transformers, f"{name}Config")
+    text = "Text" if name == "Gemma3" else ""
+    config_class = getattr(transformers, f"{name}{text}Config")
     if name in ("GPTNeoX", "Falcon"):
         del fields["num_key_value_heads"]
     if name == "Falcon":

@@ -16,7 +16,7 @@ from specc.runtime.mesh import Mesh
 from specc.runtime.micro_batch import Turn
 from specc.runtime.moe_exchange import Exchange
 from specc.runtime.parameters import ParameterRecord, replicated_axes
-from specc.runtime.step_record import StepRecord
+from specc.runtime.step_record import AttachedLoss, StepRecord
 
 
 def exchanged(axis_name: str, *, others: float, own: float) -> Mutant:
@@ -131,7 +131,7 @@ MICRO_BATCH = {
     ),
     "z-loss by this rank's own tokens": own_tokens_alone(moe_losses),
     "a router's loss for each rank of dp": lambda: patched(
-        moe_losses.RouterLoss, "losses_per_turn", property(lambda loss: 1)
+        AttachedLoss, "losses_per_turn", property(lambda loss: 1)
     ),
     "a router's loss for each micro-batch": lambda: patched(
         moe_losses.RouterLoss, "begin_micro_batch", StepRecord.begin_micro_batch

@@ -79,12 +79,17 @@ def deepseek(folder: Path) -> str:
     return _compiled(HERE / "deepseek_spec.py", ":deepseek")
 
 
+def hybrid(folder: Path) -> str:
+    """A stack of Mamba-2, linear attention, attention, an MLP and experts."""
+    return _compiled(HERE / "hybrid_spec.py", ":hybrid")
+
+
 PAGES: dict[str, Callable[[Path], str]] = {
     make.__name__: make for make in (llama, gpt2, sinks, seed, user, learned, rotary)
 }
 
 # Their routers need all micro-batches in the one process, too: `routed_step` runs them.
-ROUTED: dict[str, Callable[[Path], str]] = {make.__name__: make for make in (deepseek,)}
+ROUTED: dict[str, Callable[[Path], str]] = {make.__name__: make for make in (deepseek, hybrid)}
 
 
 def _compiled(file: Path, name: str, *overrides: str) -> str:

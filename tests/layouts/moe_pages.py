@@ -1,4 +1,5 @@
-"""Pages with experts, small, one for each kind of router: Mixtral's with other fields."""
+"""Pages with experts, small, one for each kind of router: Mixtral's and DeepSeek-V3's, with other
+fields."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 from specc.compiler.generate import generate
 from specc.compiler.target import parse_target
 
-EXAMPLES = Path(__file__).parents[2] / "generated_examples"
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "generated_examples"
 SIZES: dict[str, Any] = {
     "num_layers": 4,
     "hidden_size": 32,
@@ -62,11 +64,17 @@ KINDS: dict[str, dict[str, Any]] = {
     },
 }
 
+DEEPSEEK: dict[str, dict[str, Any]] = {"deepseek": {}, "deepseek_capacity": CAPACITY}
+
 
 @cache
 def compiled(kind: str) -> str:
     """The text of the page."""
-    fields = SIZES | KINDS[kind]
+    fields = DEEPSEEK[kind] if kind in DEEPSEEK else SIZES | KINDS[kind]
     overrides = [f"config.{name}={value}" for name, value in fields.items()]
-    target = parse_target("mixtral_spec.py", EXAMPLES)
+    target = (
+        parse_target("deepseek_spec.py:deepseek", HERE)
+        if kind in DEEPSEEK
+        else parse_target("mixtral_spec.py", EXAMPLES)
+    )
     return generate(target, overrides, validate=False).compiled.body

@@ -2,7 +2,7 @@
 parallel ranks' micro-batches one after another: loss, gradients, the routers' losses, their counts
 of tokens and their biases after the step.
 
-One mix for each kind; `--more-layouts` runs all of 4 processes, and all of 8 for three kinds.
+One mix for each kind; `--more-layouts` runs all of 4 processes, and all of 8 for some kinds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from moe_matrix import Run, compare, mixes, runs, write_alone, wrong
-from moe_pages import KINDS, compiled
+from moe_pages import DEEPSEEK, KINDS, compiled
 
 from specc.runtime.verify_worker import reference
 
 Ranks = Callable[..., list[Any]]
-EIGHT = ("mixtral", "capacity", "groups")
+ALL = (*KINDS, *DEEPSEEK)
+EIGHT = ("mixtral", "capacity", *DEEPSEEK)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def every_run(kind: str, processes: int) -> list[Run]:
     return [
         run
         for number, mix in enumerate(mixes(processes))
-        for run in runs(mix, number + list(KINDS).index(kind), one_loss=one_loss)
+        for run in runs(mix, number + ALL.index(kind), one_loss=one_loss)
     ]
 
 
@@ -50,15 +51,15 @@ def check(ranks: Ranks, folder: Path, kind: str, processes: int, given: list[Run
     return len(given)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_one_mix(ranks: Ranks, folder: Path, kind: str) -> None:
     every = every_run(kind, 4)
-    check(ranks, folder, kind, 4, [every[(len(every) * list(KINDS).index(kind)) // len(KINDS)]])
+    check(ranks, folder, kind, 4, [every[(len(every) * ALL.index(kind)) // len(ALL)]])
 
 
 @pytest.mark.more_layouts
 @pytest.mark.parametrize(
-    ("kind", "processes"), [(kind, 4) for kind in KINDS] + [(kind, 8) for kind in EIGHT]
+    ("kind", "processes"), [(kind, 4) for kind in ALL] + [(kind, 8) for kind in EIGHT]
 )
 def test_every_mix(ranks: Ranks, folder: Path, kind: str, processes: int) -> None:
     check(ranks, folder, kind, processes, every_run(kind, processes))

@@ -28,10 +28,12 @@ CASES = [  # the layout, micro-batches of a rank, what is computed again, whethe
     ("tp2 ep2 etp1", 2, FULL, False),
     ("tp2 sp ep2 etp1", 2, BY_OPERATION, False),
     ("dp2 ep2 zero2", 2, BY_MODULE, False),
+    ("dp2 ep2 zero3", 2, BY_OPERATION, False),
     ("pp2", 4, FULL, False),
     ("pp2:interleaved", 4, BY_OPERATION, False),
     ("pp2", 4, Recompute(), True),
     ("tp2 ep2 etp1", 1, FULL, True),
+    ("dp2 ep2 zero2", 2, BY_OPERATION, True),
 ]
 
 
@@ -53,8 +55,10 @@ def step(file: Path, folder: Path, case: Case, choice: Recompute) -> dict[str, f
         load_full_tensors(trainer.model, mesh, expected["values"])
         got = observed(trainer, make_batch(131, SHAPE, packed=False), case)
     if case.compiled:
-        # Layers are alike: a graph for each set of inputs that have a gradient.
-        assert 1 <= counters["stats"]["unique_graphs"] <= 2 and not counters["graph_break"]
+        # Layers are alike: a graph for each set of inputs with a gradient. Under FSDP a layer is
+        # in parts, and experts have one graph for the first number of rows and one for any.
+        most = 6 if case.degrees.stage else 2
+        assert 1 <= counters["stats"]["unique_graphs"] <= most and not counters["graph_break"]
     one = {name: t for name, t in expected["step"].items() if not name.startswith("initial")}
     return differences(got, one, mesh, case, SHAPE)
 

@@ -185,3 +185,10 @@ def test_a_refused_page_is_not_written(
     assert stopped.value.code == 2
     assert re.search(r"^error\[SP683\]", capfd.readouterr().err, re.MULTILINE)
     assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
+
+
+def test_experts_are_refused_with_what_does_it() -> None:
+    page = (EXAMPLES / "mixtral.py").read_text(encoding="utf-8")
+    told = refusal(lambda: standalone_page(page, "mixtral.py"))
+    assert told.code == "SP686" and "experts (`AuxLoss`)" in told.message
+    assert told.span is not None and told.help is not None and "--vendor" in told.help

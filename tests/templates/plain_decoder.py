@@ -79,7 +79,8 @@ def attend(
     if config.clip_qkv is not None:
         q, k, v = (t.clamp(-config.clip_qkv, config.clip_qkv) for t in (q, k, v))
     if config.position_embedding_type == "rope":
-        q, k = rotate(config, q), rotate(config, k)
+        local = config.rotary_base_local is not None and windowed(config, layer_number)
+        q, k = rotate(config, q, local), rotate(config, k, local)
     k, v = k.repeat_interleave(per, 2), v.repeat_interleave(per, 2)
 
     scale = config.softmax_scale or 1 / math.sqrt(d)
@@ -112,12 +113,15 @@ def windowed(config: TransformerConfig, layer_number: int) -> bool:
     return layer_number % pattern != 0
 
 
-def rotate(config: TransformerConfig, x: Tensor) -> Tensor:
+def rotate(config: TransformerConfig, x: Tensor, local: bool) -> Tensor:
     """Each pair of channels as a complex number, times e^(i position frequency)."""
     d = int(x.shape[-1] * (config.rotary_percent or 1.0))
-    frequency = config.rotary_base ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
+    base = config.rotary_base_local if local and config.rotary_base_local else config.rotary_base
+    frequency = base ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
     size = 1.0
-    if config.rope_scaling == "linear":
+    if local:
+        pass
+    elif config.rope_scaling == "linear":
         frequency = frequency / config.rope_scaling_factor
     elif config.rope_scaling == "llama3":
         frequency = llama3(config, frequency)

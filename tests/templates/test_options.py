@@ -96,6 +96,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "mlp_bias": False,
         "attention_output_bias": False,
     },
+    "base of windows": ROPE
+    | {"rotary_base_local": 50.0, "window_size": 5, "window_attn_skip_freq": (1, 0)},
+    "base of windows, scaled": ROPE
+    | LLAMA3
+    | {"rotary_base_local": 50.0, "window_size": 5, "window_attn_skip_freq": 2},
     "clipped": {"clip_qkv": 0.3} | GROUPED,
     "side by side": {"parallel_attention_mlp": True},
     "side by side, one norm": {"parallel_attention_mlp": True, "parallel_shared_layernorm": True},
@@ -143,7 +148,7 @@ def test_every_option_and_number_of_the_config_is_exercised() -> None:
     exercised |= {"moe_layer_freq", "moe_token_drop_policy"}
     # test_mla_huggingface.py and test_mtp.py.
     exercised |= {"multi_latent_attention", "q_lora_rank", "kv_lora_rank", "v_head_dim"}
-    exercised |= {"qk_head_dim", "qk_pos_emb_head_dim"}
+    exercised |= {"qk_head_dim", "qk_pos_emb_head_dim", "latent_layernorm_epsilon"}
     exercised |= {"mtp_num_layers", "mtp_loss_scaling_factor"}
     fields = {n for n in TransformerConfig.__dataclass_fields__ if not n.startswith("_")}
     assert fields - LAUNCH_FIELDS - exercised == set()
