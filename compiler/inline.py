@@ -8,6 +8,7 @@ return x + y                       evaluated before it there is a name or an att
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import libcst as cst
@@ -91,7 +92,16 @@ def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any, facts
         return None
     if not _is_constant(value, facts) and not _evaluated_first(second.body[0], name):
         return None
-    shown = tree.parenthesised(value) if _needs_parentheses(second.body[0], name) else value
+    bare, safe = (_in_place(second.body[0], name, v) for v in (value, tree.parenthesised(value)))
+    return second.with_changes(
+        leading_lines=first.leading_lines,
+        body=[bare if _parsed(bare) == _parsed(safe) else safe],
+        trailing_whitespace=trailing,
+    )
+
+
+def _in_place(small: Any, name: str, value: cst.BaseExpression) -> Any:
+    """The statement with a value where it reads a name."""
 
     def swap(node: cst.CSTNode) -> cst.CSTNode | None:
         if isinstance(node, (cst.Attribute, cst.Arg)):  # their other names are labels
@@ -99,13 +109,17 @@ def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any, facts
             return node.with_changes(value=inner) if inner is not node.value else node
         if isinstance(node, (cst.AssignTarget, cst.Param)):
             return node
-        return shown if isinstance(node, cst.Name) and node.value == name else None
+        return value if isinstance(node, cst.Name) and node.value == name else None
 
-    return second.with_changes(
-        leading_lines=first.leading_lines,
-        body=[tree.replace(second.body[0], swap)],
-        trailing_whitespace=trailing,
-    )
+    return tree.replace(small, swap)
+
+
+def _parsed(small: cst.BaseSmallStatement) -> str | None:
+    """What Python makes of a statement, which tells whether parentheses are needed."""
+    try:
+        return ast.dump(ast.parse(tree.code(small)))
+    except SyntaxError:
+        return None
 
 
 def _is_constant(value: cst.BaseExpression, facts: Facts) -> bool:
@@ -174,37 +188,3 @@ def in_evaluation_order(node: Any) -> Any:
         yield from in_evaluation_order(part)
     if isinstance(node, cst.BaseExpression):
         yield node
-
-
-def _needs_parentheses(small: cst.BaseSmallStatement, name: str) -> bool:
-    """Whether the name stands inside an operation, where an operation put in its place would bind
-    wrongly.
-    """
-    for node in tree.walk(small):
-        if isinstance(
-            node,
-            (
-                cst.BinaryOperation,
-                cst.UnaryOperation,
-                cst.Comparison,
-                cst.Attribute,
-                cst.Subscript,
-                cst.Await,
-            ),
-        ) and any(isinstance(p, cst.Name) and p.value == name for p in _operands(node)):
-            return True
-        if (
-            isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Name)
-            and node.func.value == name
-        ):
-            return True
-    return False
-
-
-def _operands(node: Any) -> list[cst.CSTNode]:
-    if isinstance(node, cst.Attribute):
-        return [node.value]
-    if isinstance(node, cst.Comparison):
-        return [node.left, *(t.comparator for t in node.comparisons)]
-    return list(tree.parts(node))

@@ -1,7 +1,7 @@
 """Merge: classes with the same text are one class, and every class gets its name.
 
 A class keeps its author's name. Where one class of the author becomes several on the page, the
-first keeps the name and each other is called by what sets it apart: a child (a `MoELayer` gives
+plainest keeps the name and each other is called by what sets it apart: a child (a `MoELayer` gives
 `MoETransformerLayer`), an option (`ZeroCenteredRMSNorm`), or the place where it stands
 (`FinalRMSNorm`). Never a number.
 """
@@ -82,9 +82,10 @@ def _names(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
         of_name.setdefault(kind.cls.__name__, []).append(kind)
     for kind in residuals:
         plain = kind.cls.__name__
-        peers = of_name[plain]
-        candidates = [plain] if kind is peers[0] else []
-        candidates += [f"{word}{plain}" for word in _words(kind, peers[0], residuals, names, facts)]
+        # The first of them, but for one with fewer kinds of parts: a dense layer, not the experts'.
+        keeps = min(of_name[plain], key=_kinds_of_parts)
+        candidates = [plain] if kind is keeps else []
+        candidates += [f"{word}{plain}" for word in _words(kind, keeps, residuals, names, facts)]
         name = next((c for c in candidates if c not in taken), None)
         if name is None:
             name = f"{plain}{len(taken)}"
@@ -100,6 +101,10 @@ def _names(residuals: dict[Kind, Residual], facts: Facts) -> dict[Kind, str]:
         taken.add(name)
         names[kind] = name
     return names
+
+
+def _kinds_of_parts(kind: Kind) -> int:
+    return len({type(m) for m in kind.instances[0].modules()} - {IdentityOp})
 
 
 def _words(

@@ -81,7 +81,7 @@ def render(
         _need_base(residual.flat.base, needs)
     classes = [tree.code(class_node(residuals[kind], names[kind])) for kind in residuals]
     body = "\n".join(classes)
-    title, lines = title_and_facts(residuals, names, facts, page_config, body)
+    title, lines = title_and_facts(residuals, names, facts, page_config)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(
             Path(sys.modules["specc.templates"].__file__ or "").parent / "page"

@@ -119,9 +119,7 @@ def _lists(module: nn.Module, prefix: str = "") -> Iterator[str]:
             yield from _lists(child, f"{prefix}{name}.")
 
 
-def _cut(
-    text: str, root: nn.Module, root_class: str, lists: tuple[str, ...]
-) -> tuple[str, Stages]:
+def _cut(text: str, root: nn.Module, root_class: str, lists: tuple[str, ...]) -> tuple[str, Stages]:
     layers, *others = lists
     held: dict[str, list[str]] = {"first": [], "last": []}
     *way, _ = layers.split(".")

@@ -30,7 +30,6 @@ def title_and_facts(
     names: dict[Kind, str],
     facts: Facts,
     page_config: PageConfig,
-    body: str,
     template: str | None = None,
 ) -> tuple[str, list[str]]:
     """One sentence with the sizes, and a line for each choice that the text went by.

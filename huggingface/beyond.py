@@ -21,9 +21,6 @@ BEYOND: dict[str, str] = {
     "attn_config": "attention described by a config of its own (DBRX, MPT) is not supported",
     "input_jitter_noise": "a sparse mixer as router is not supported",
     "use_mixed_mlp_moe": "a norm of q and k behind their rotation is not supported",
-    "hybrid_override_pattern": "hybrid stacks are not imported yet",
-    "layers_block_type": "hybrid stacks are not imported yet",
-    "full_attention_interval": "layers with a gated delta rule are not imported yet",
     "scale_depth": "a scaling of positions by `longrope` is not supported",
     "share_expert_dim": "Step's experts and heads by kind of layer are not supported",
 }

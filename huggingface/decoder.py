@@ -137,21 +137,37 @@ IGNORED = ("model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv
 
 
 def attention_rows(
-    *, qkv_bias: bool = False, out_bias: bool = False, qk_norm: bool = False
+    theirs: str = f"{LAYER}self_attn.",
+    ours: str = f"{OURS}self_attention.",
+    *,
+    qkv_bias: bool = False,
+    out_bias: bool = False,
+    qk_norm: bool = False,
+    layout: str = "rows by group",
 ) -> tuple[Row, ...]:
-    theirs, ours = f"{LAYER}self_attn.", f"{OURS}self_attention."
+    """Attention with a projection each for q, k and v."""
     kinds = [("weight", True, True), ("bias", qkv_bias, out_bias)]
     found: list[tuple[str, ...]] = []
     for kind, qkv, out in kinds:
         if qkv:
-            found.append(
-                (f"{theirs}{{q,k,v}}_proj.{kind}", f"{ours}linear_qkv.{kind}", "rows by group")
-            )
+            found.append((f"{theirs}{{q,k,v}}_proj.{kind}", f"{ours}linear_qkv.{kind}", layout))
         if out:
             found.append((f"{theirs}o_proj.{kind}", f"{ours}linear_proj.{kind}"))
     if qk_norm:
         found += [(f"{theirs}{x}_norm.weight", f"{ours}{x}_layernorm.weight") for x in "qk"]
     return rows(found)
+
+
+def plain_mlp_rows(
+    theirs: str, ours: str, *, names: tuple[str, str] = ("up_proj", "down_proj"), bias: bool = False
+) -> tuple[Row, ...]:
+    """An MLP without a gate; with `#` in ``theirs``, the experts of a layer."""
+    kinds = ("weight", "bias") if bias else ("weight",)
+    return rows(
+        (f"{theirs}{name}.{kind}", f"{ours}linear_fc{i}.{kind}")
+        for kind in kinds
+        for i, name in enumerate(names, 1)
+    )
 
 
 def gated_mlp_rows(

@@ -72,25 +72,26 @@ def expert_rows(
     bias: str | None = None,
     bias_in_router: bool = True,
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
+    layer: str = OURS,
 ) -> tuple[Row, ...]:
-    """A router and experts, of which each has tensors of its own.
+    """A router and experts, of which each has tensors of its own; ``layer``: our layer's name.
 
     ``bias``: the tensor that has a say in the choice alone, the router's or beside it.
     """
-    found = [(f"{LAYER}{block}{router}.weight", f"{OURS}mlp.router.weight")]
+    found = [(f"{LAYER}{block}{router}.weight", f"{layer}mlp.router.weight")]
     if bias is not None:
         holder = f"{router}." if bias_in_router else ""
-        found.append((f"{LAYER}{block}{holder}{bias}", f"{OURS}mlp.router.expert_bias"))
+        found.append((f"{LAYER}{block}{holder}{bias}", f"{layer}mlp.router.expert_bias"))
     return (
         *rows(found),
-        *gated_mlp_rows(f"{LAYER}{block}experts.#.", f"{OURS}mlp.experts.", names=names),
+        *gated_mlp_rows(f"{LAYER}{block}experts.#.", f"{layer}mlp.experts.", names=names),
     )
 
 
-def shared_rows(name: str, gate: str | None = None) -> tuple[Row, ...]:
+def shared_rows(name: str, gate: str | None = None, *, layer: str = OURS) -> tuple[Row, ...]:
     """An MLP for every token beside the experts, and the weight of its gate."""
-    found = gated_mlp_rows(f"{LAYER}mlp.{name}.", f"{OURS}mlp.shared_experts.")
+    found = gated_mlp_rows(f"{LAYER}mlp.{name}.", f"{layer}mlp.shared_experts.")
     if gate is None:
         return found
-    ours = f"{OURS}mlp.shared_experts.gate_weight"
+    ours = f"{layer}mlp.shared_experts.gate_weight"
     return (*found, *rows([(f"{LAYER}mlp.{gate}.weight", ours)]))

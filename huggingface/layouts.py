@@ -18,11 +18,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a layout needs to know of the attention's shape."""
+    """What a layout needs to know of the attention's shape, and of a mixer's.
+
+    ``mixer_groups``: groups of heads that share keys; ``in_parts`` and ``conv_parts``: rows that a
+    group has of each part of the first projection and of the convolution.
+    """
 
     heads: int
     groups: int
     head_dim: int
+    mixer_groups: int = 1
+    in_parts: tuple[int, ...] = ()
+    conv_parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,21 @@ def _gated_from_groups(tensor: Tensor, n: Numbers) -> list[Tensor]:
     return [q, k.flatten(0, 2), v.flatten(0, 2)]
 
 
+def _mixer_rows(parts: Sequence[Tensor], n: Numbers) -> Tensor:
+    """Each part's rows go group by group; so they do together."""
+    grouped = [part.unflatten(0, (n.mixer_groups, -1)) for part in parts]
+    return torch.cat(grouped, 1).flatten(0, 1)
+
+
+def _from_mixer_rows(tensor: Tensor, n: Numbers, widths: Sequence[int]) -> list[Tensor]:
+    rows = tensor.unflatten(0, (n.mixer_groups, -1))
+    return [part.flatten(0, 1) for part in rows.split(tuple(widths), 1)]
+
+
+def _stacked(tensor: Tensor, n: Numbers, widths: Sequence[int]) -> Tensor:
+    return _mixer_rows(tensor.split([n.mixer_groups * width for width in widths], 0), n)
+
+
 def _alternate(parts: Sequence[Tensor], n: Numbers) -> Tensor:
     return torch.stack(tuple(parts), 1).flatten(0, 1)
 
@@ -96,6 +118,17 @@ LAYOUTS: dict[str, Layout] = {
     "transposed, stacked rows by group": Layout(
         lambda parts, n: _by_group(_split(_transposed(parts[0]), n), n),
         lambda tensor, n: [_transposed(torch.cat(_from_groups(tensor, n)))],
+    ),
+    "mixer's rows by group": Layout(
+        _mixer_rows, lambda tensor, n: _from_mixer_rows(tensor, n, n.in_parts)
+    ),
+    "mixer's stacked rows by group": Layout(
+        lambda parts, n: _stacked(parts[0], n, n.in_parts),
+        lambda tensor, n: [torch.cat(_from_mixer_rows(tensor, n, n.in_parts))],
+    ),
+    "convolution by group": Layout(
+        lambda parts, n: _stacked(parts[0], n, n.conv_parts),
+        lambda tensor, n: [torch.cat(_from_mixer_rows(tensor, n, n.conv_parts))],
     ),
     "rows alternate": Layout(_alternate, _from_alternating),
     "stacked rows alternate": Layout(

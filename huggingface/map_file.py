@@ -6,6 +6,7 @@ may be changed by hand, and a model of one's own may have a file written by hand
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from .layouts import LAYOUTS, Numbers
 from .tensors import Row, Table
 
 _HEAD = """\
-# Hugging Face's tensors, and this page's: read by `specc weights import` and `export`.
+# This page's tensors, and Hugging Face's: read by `specc weights import` and `export`.
 # `*` is the number of a layer, `#` that of an expert, {a,b} one tensor for each name.
 # Where ours is laid out differently, it says how.
 """
@@ -44,10 +45,15 @@ def map_text(table: Table, config: Mapping[str, Any]) -> str:
     """The file's text."""
     lines = [_HEAD + "tensors:"]
     for row in table.rows:
-        ours = row.ours if row.layout == "same" else f"[{_scalar(row.ours)}, '{row.layout}']"
-        lines.append(f"  {_scalar(row.theirs)}: {_scalar(ours) if row.layout == 'same' else ours}")
-    n = table.numbers
-    lines.append(f"numbers: {{heads: {n.heads}, groups: {n.groups}, head_dim: {n.head_dim}}}")
+        theirs = _scalar(row.theirs)
+        if row.layout != "same":
+            theirs = f'["{row.theirs}", "{row.layout}"]'
+        lines.append(f"  {_scalar(row.ours)}: {theirs}")
+    numbers = {f.name: getattr(table.numbers, f.name) for f in dataclasses.fields(Numbers)}
+    if not table.numbers.in_parts:  # no mixer
+        numbers = {name: numbers[name] for name in ("heads", "groups", "head_dim")}
+    shown = (f"{name}: {list(v) if isinstance(v, tuple) else v}" for name, v in numbers.items())
+    lines.append(f"numbers: {{{', '.join(shown)}}}")
     if table.tied:
         lines += ["tied:  # a second name of another tensor"]
         lines += [f"  {_scalar(name)}: {_scalar(other)}" for name, other in table.tied.items()]
@@ -71,20 +77,26 @@ def read_map(path: Path) -> MapFile:
     try:
         values = yaml.safe_load(text)
         found = []
-        for theirs, ours in values["tensors"].items():
-            row = Row(theirs, *([ours] if isinstance(ours, str) else ours))
+        for ours, theirs in values["tensors"].items():
+            theirs, *layout = [theirs] if isinstance(theirs, str) else theirs
+            row = Row(theirs, ours, *layout)
             if row.layout not in LAYOUTS:
                 raise ValueError(f"{row.layout!r} is no layout; there are {', '.join(LAYOUTS)}")
             found.append(row)
         table = Table(
             tuple(found),
-            Numbers(**values["numbers"]),
+            _numbers(values["numbers"]),
             dict(values.get("tied", {})),
             tuple(values.get("ignored", ())),
         )
         return MapFile(path, table, json.loads(values["config"]))
     except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{path} is no map of tensors: {error}.") from None
+
+
+def _numbers(values: Mapping[str, Any]) -> Numbers:
+    found: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+    return Numbers(**found)
 
 
 def _scalar(text: str) -> str:

@@ -37,6 +37,8 @@ class Plan:
 
     ``config``: what TransformerConfig is called with. ``layer``, ``moe_layer``: the kinds of
     layers; where there are both, `moe_layer_freq` in ``config`` deals them out.
+    ``stack``: the layers of a hybrid stack instead, by the slot of HybridStack. ``mixer``: what the
+    layouts need to know of its mixer.
     """
 
     config: Mapping[str, Any]
@@ -46,6 +48,8 @@ class Plan:
     moe_layer: Part | None = None
     tied: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    stack: Mapping[str, Part] = field(default_factory=dict)
+    mixer: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ def read_config(values: Mapping[str, Any]) -> Imported:
     except ConfigError as error:
         found = "; ".join(diagnostic.message for diagnostic in error.diagnostics)
         raise Refusal(f"The config of this {family.title} model fits no model: {found}.") from None
-    numbers = Numbers(config.num_attention_heads, config.query_groups, config.head_dim)
+    heads, groups = config.num_attention_heads, config.query_groups
+    numbers = Numbers(heads, groups, config.head_dim, **plan.mixer)
     return Imported(family, plan, config, Table(plan.rows, numbers, plan.tied, plan.ignored))
 
 

@@ -17,9 +17,8 @@ def spec_text(plan: Plan, name: str, title: str) -> str:
     lines += ["config = TransformerConfig("]
     lines += [f"    {field}={literal(value)}," for field, value in plan.config.items()]
     lines += [")", ""]
-    for layer, part in (("layer", plan.layer), ("moe_layer", plan.moe_layer)):
-        if part is not None:
-            lines += [*_assigned(layer, part), ""]
+    for layer, part in _layers(plan).items():
+        lines += [*_assigned(layer, part), ""]
     lines += _root(plan, name)
     return "\n".join(lines) + "\n"
 
@@ -56,12 +55,17 @@ def _pattern(values: tuple[Any, ...]) -> str:
     return repr(values)
 
 
+def _layers(plan: Plan) -> dict[str, Part]:
+    """The kinds of layers, each by the name that the spec has for it."""
+    named = {"layer": plan.layer, "moe_layer": plan.moe_layer}
+    return {name: part for name, part in named.items() if part is not None} | dict(plan.stack)
+
+
 def _imports(plan: Plan) -> list[str]:
-    names = {"ModuleSpec", "GPTModel", "TransformerBlock", "TransformerConfig"}
-    names |= {"LanguageModelEmbedding", "OutputLayer"}
-    for part in (plan.layer, plan.moe_layer, plan.final_norm):
-        if part is not None:
-            names |= set(_modules(part))
+    names = {"ModuleSpec", "TransformerConfig", "LanguageModelEmbedding", "OutputLayer"}
+    names |= {"HybridModel", "HybridStack"} if plan.stack else {"GPTModel", "TransformerBlock"}
+    for part in (*_layers(plan).values(), plan.final_norm):
+        names |= set(_modules(part))
     # In the order of ruff's isort: constants, classes, the rest.
     ordered = sorted(names, key=lambda name: (not name.isupper(), name))
     return ["from specc.templates import (", *(f"    {name}," for name in ordered), ")"]
@@ -101,24 +105,39 @@ def _short(children: Mapping[str, Part]) -> str:
 
 
 def _root(plan: Plan, name: str) -> list[str]:
-    both = [name for name in ("layer", "moe_layer") if getattr(plan, name) is not None]
-    if len(both) == 2:
-        params = '{"layer_spec": layer, "moe_layer_spec": moe_layer}'
-    else:
-        params = f'{{"layer_spec": {both[0]}}}'
-    norm = "".join(_spec(plan.final_norm, 0, 1))
     return [
         f"{name} = ModuleSpec(",
-        "    GPTModel,",
+        "    HybridModel," if plan.stack else "    GPTModel,",
         '    params={"config": config},',
         "    submodules={",
         '        "embedding": ModuleSpec(LanguageModelEmbedding),',
         '        "decoder": ModuleSpec(',
-        "            TransformerBlock,",
-        f"            params={params},",
-        f'            submodules={{"final_layernorm": {norm}}},',
+        *(_stack(plan) if plan.stack else _block(plan)),
         "        ),",
         '        "output_layer": ModuleSpec(OutputLayer),',
         "    },",
         ")",
+    ]
+
+
+def _block(plan: Plan) -> list[str]:
+    params = '{"layer_spec": layer}'
+    if plan.moe_layer is not None:
+        params = '{"layer_spec": layer, "moe_layer_spec": moe_layer}'
+    norm = "".join(_spec(plan.final_norm, 0, 1))
+    return [
+        "            TransformerBlock,",
+        f"            params={params},",
+        f'            submodules={{"final_layernorm": {norm}}},',
+    ]
+
+
+def _stack(plan: Plan) -> list[str]:
+    norm = "".join(_spec(plan.final_norm, 0, 1))
+    return [
+        "            HybridStack,",
+        "            submodules={",
+        *(f'                "{slot}": {slot},' for slot in plan.stack),
+        f'                "final_layernorm": {norm},',
+        "            },",
     ]

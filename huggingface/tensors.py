@@ -1,8 +1,8 @@
 """The table between Hugging Face's tensors and ours: rows of two patterns and a layout.
 
-`*` stands for the number of a layer and `#` for that of an expert; `{a,b}` in Hugging Face's
-pattern is one tensor for each alternative, in this order, and `name[#]` is a row of one tensor that
-holds all experts.
+`*` stands for the number of a layer (`(2*)` and `(2*+1)` in ours: twice it, and one more), `#` for
+that of an expert; `{a,b}` in Hugging Face's pattern is one tensor for each alternative, in this
+order, and `name[#]` is a row of one tensor that holds all experts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .layouts import LAYOUTS, Layout, Numbers
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _ROW = "[#]"
+_EVEN, _ODD = "(2*)", "(2*+1)"  # their layer is two of ours
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,26 @@ class Table:
             found = pattern.fullmatch(name)
             if found is None:
                 continue
-            theirs = row.theirs.replace("*", found[1]) if found.groups() else row.theirs
+            theirs = row.theirs
+            if found.groups():
+                number = _their_number(row.ours, int(found[1]))
+                if number is None:
+                    continue
+                theirs = theirs.replace("*", str(number))
             stacked = "#" in theirs
             experts = range(shape[0] if stacked else 1)
             pieces = tuple(tuple(_parts(theirs, i)) for i in experts)
             return Place(name, pieces, stacked, LAYOUTS[row.layout])
         raise KeyError(name)
+
+
+def _their_number(ours: str, number: int) -> int | None:
+    """The number of a layer of theirs, where ours has this one; None where the row is another's."""
+    if _EVEN in ours:
+        return None if number % 2 else number // 2
+    if _ODD in ours:
+        return number // 2 if number % 2 else None
+    return number
 
 
 def _parts(theirs: str, expert: int) -> Iterator[Part]:
@@ -148,4 +163,5 @@ def rows(lines: Iterable[tuple[str, ...]]) -> tuple[Row, ...]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
+    text = text.replace(_EVEN, "*").replace(_ODD, "*")
     return re.compile(re.escape(text).replace(r"\*\*", ".*").replace(r"\*", r"(\d+)"))

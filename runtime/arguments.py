@@ -134,5 +134,6 @@ _GROUPS: dict[str, dict[str, tuple[Callable[[str], object], str]]] = {
         "async-save": (bool, "write checkpoints while training goes on"),
         "keep": (int, "how many checkpoints stay"),
         "resume": (Path, "go on from a checkpoint; the bare flag means the last one in --out"),
+        "init": (Path, "begin with the weights of a checkpoint, imported or of another run"),
     },
 }

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .chunk_decay import chunked, decays
+from .chunk_states import before_chunks
 from .mixer_kernels import delta_kernel, delta_rule_by_kernel
 from .positions import Positions
 from .standalone import STANDALONE
@@ -61,16 +62,13 @@ def gated_delta_rule(
     solved = torch.linalg.solve_triangular(known, wanted, upper=False, unitriangular=True)
     values, keys = solved.split((v.shape[-1], k.shape[-1]), -1)
 
+    # A chunk makes of the state before it: turned @ state + added.
     kept = (until * k).mT  # [b, z, g, m, d, q]
-    state = torch.zeros_like(kept[:, 0] @ values[:, 0])
-    states, corrections = [], []
-    for chunk in range(values.shape[1]):
-        states.append(state)
-        corrections.append(values[:, chunk] - keys[:, chunk] @ state)
-        state = whole[:, chunk] * state + kept[:, chunk] @ corrections[-1]
-    y = (since * q) @ torch.stack(states, 1)
-    y = y + (q @ k.mT * between) @ torch.stack(corrections, 1)  # [b, z, g, m, q, e]
-    return y.movedim(4, 2).flatten(1, 2)[:, :length].to(dtype)
+    turned = whole * torch.eye(k.shape[-1], device=k.device) - kept @ keys
+    states = before_chunks(turned, kept @ values)  # [b, z, g, m, d, e]
+    y: Tensor = (since * q) @ states + (q @ k.mT * between) @ (values - keys @ states)
+    y = y.movedim(4, 2).flatten(1, 2)[:, :length]  # of [b, z, g, m, q, e]
+    return y.to(dtype)
 
 
 def _unit(x: Tensor) -> Tensor:

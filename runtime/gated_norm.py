@@ -32,7 +32,7 @@ class GatedRMSNorm(nn.Module):
         declare(self, "weight", ParameterRecord((channels,), dim=0, law=Constant(1.0)))
 
     def forward(self, x: Tensor, gate: Tensor) -> Tensor:
-        """[b, s, channels / tp], twice -> the same shape."""
+        """Both [b, s, c], c of the channels on this rank -> the same shape."""
         size = self.channels // self.groups
         y = torch.unflatten(x.float() * F.silu(gate.float()), -1, (-1, size))
         y = F.rms_norm(y, (size,), None, self.eps).flatten(-2)

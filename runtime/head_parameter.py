@@ -10,7 +10,7 @@ from .parameters import Law, ParameterRecord, declare
 
 
 def head_parameter(module: nn.Module, name: str, heads: int, mesh: Mesh, law: Law) -> nn.Parameter:
-    """``module``'s new parameter ``name``, float32 [heads / tp], which starts by ``law``.
+    """The module's new parameter, float32 [heads / tp], with initial values by ``law``.
 
     Raises ValueError where tp does not divide the heads.
     """

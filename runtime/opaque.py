@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Optional, cast
 
 import torch
 from torch import Tensor
 
 Kernel = Callable[..., Tensor]
+
+_AUTOGRAD = [
+    getattr(torch._C.DispatchKey, name)
+    for name in ("ADInplaceOrView", "AutogradFunctionality", "AutogradOther")
+]
 
 KERNELS: dict[str, Kernel] = {}
 """What ``opaque`` may call, by name: a graph holds no function."""
@@ -28,7 +34,10 @@ def opaque(
     """
     if not torch.compiler.is_compiling():
         return KERNELS[name](*inputs, rest, *numbers)
-    y: Tensor = _Opaque.apply(name, like, rest, list(numbers), *inputs)  # type: ignore[no-untyped-call]
+    # Another tensor than those inputs: a graph takes none twice.
+    like = like.detach()
+    given = (name, like, rest, list(numbers), *inputs)
+    y: Tensor = _Opaque.apply(*given)  # type: ignore[no-untyped-call]
     return y
 
 
@@ -57,11 +66,25 @@ def _backward(
     numbers: Sequence[int],
     inputs: Sequence[Optional[Tensor]],  # noqa: UP045
 ) -> list[Tensor]:
-    own = [None if x is None else x.detach().requires_grad_() for x in inputs]
-    with torch.enable_grad():
+    with _autograd_again():
+        own = [None if x is None else x.detach().requires_grad_() for x in inputs]
         y = KERNELS[name](*own, rest, *numbers)
-    grads = torch.autograd.grad(y, [x for x in own if x is not None], grad)
+        grads = torch.autograd.grad(y, [x for x in own if x is not None], grad)
     return [g.clone(memory_format=torch.contiguous_format) for g in grads]
+
+
+@contextmanager
+def _autograd_again() -> Iterator[None]:
+    """Inside of an operation of ours autograd does not look: torch has left it before."""
+    left = [key for key in _AUTOGRAD if torch._C._dispatch_tls_is_dispatch_key_excluded(key)]
+    for key in left:
+        torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for key in left:
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
 
 
 @_backward.register_fake

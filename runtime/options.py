@@ -80,6 +80,7 @@ class Options:
     async_save: bool = False
     keep: int = 2
     resume: Path | None = None
+    init: Path | None = None
     tensorboard: Path | None = None
 
     def layout(self, dp: int, dp_rank: int) -> Layout:

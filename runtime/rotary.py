@@ -64,7 +64,8 @@ class YarnScaling:
         _check_positive(self, "factor", "original_max_position_embeddings", "beta_slow")
         if self.beta_fast < self.beta_slow:
             raise ValueError(
-                f"YarnScaling.beta_fast={self.beta_fast} has to be at least beta_slow={self.beta_slow}"
+                f"YarnScaling.beta_fast={self.beta_fast} has to be at least "
+                f"beta_slow={self.beta_slow}"
             )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from . import announce, checkpoint
 from .data import MicroBatch
 from .data_open import open_data
+from .initial_weights import initial_weights
 from .launch import Job, patience
 from .mesh import Mesh
 from .options import Options
@@ -73,8 +74,11 @@ class Run:
         )
         self.done, self.position = 0, 0
         found = resumed(options, self.facts(), job)
+        begin = None
         if found:
             self.done, self.position = found[1].step, found[1].sequences
+        elif options.init is not None:
+            begin = initial_weights(options.init, self.facts())
         vocabulary = getattr(self.config, "vocab_size", None)
         check_vocabulary(self.data, vocabulary, self.page)
         self.trainer = Trainer(
@@ -112,6 +116,8 @@ class Run:
             checkpoint.load_model(folder, model, mesh)
             checkpoint.load_optimizer(folder, model, self.trainer.optimizer, mesh, facts.step)
             self.result.saved = folder
+        elif begin is not None:
+            checkpoint.load_model(begin, model, mesh)
         self.progress = Progress(
             options.steps, speaks=mesh.rank == 0, tensorboard=options.tensorboard
         )

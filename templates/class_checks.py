@@ -12,6 +12,7 @@ from .findings import Findings
 from .hybrid import HybridStack
 from .identity import IdentityOp
 from .multi_latent_attention import MLASelfAttention
+from .multi_token_prediction import MultiTokenPredictionBlock
 from .spec import (
     PreparedSpec,
     constructor_parameters,
@@ -27,6 +28,8 @@ def check_class(node: PreparedSpec, injected: bool, found: Findings) -> None:
         _check_layers(node, found)
     if issubclass(node.module, HybridStack):
         _check_pattern(node, found)
+    if issubclass(node.module, MultiTokenPredictionBlock):
+        _check_depths(node, found)
     if issubclass(node.module, SelfAttention | MLASelfAttention):
         _check_attention(node, injected, found)
 
@@ -145,6 +148,18 @@ def _check_pattern(node: PreparedSpec, found: Findings) -> None:
                 node,
                 f"add `{slot}` to submodules",
             )
+
+
+def _check_depths(node: PreparedSpec, found: Findings) -> None:
+    """How many further tokens are predicted?"""
+    config = node.config_in_force
+    if is_config(config) and config.mtp_num_layers is None:
+        found.error(
+            "SP135",
+            f"`{node.module.__name__}` goes by `mtp_num_layers`, and the config does not set it",
+            node,
+            "set it in the config: how many tokens beyond the next one are predicted",
+        )
 
 
 def _check_attention(node: PreparedSpec, injected: bool, found: Findings) -> None:

@@ -97,8 +97,10 @@ class GatedDeltaNet(MegatronModule):
         beta = beta.float().sigmoid()
         step = F.softplus(a.float() + self.dt_bias.view(-1, self.group_size))
         decay = -self.A_log.exp().view(-1, self.group_size) * step  # its logarithm: [b, s, g, m]
-        # Over cp: all places of some groups for some places of all.
-        qkv, beta, decay = (whole_sequence(t, self.mesh) for t in (qkv, beta, decay))
+        # All places of some groups for some places of all, over cp.
+        qkv = whole_sequence(qkv, self.mesh)
+        beta = whole_sequence(beta, self.mesh)
+        decay = whole_sequence(decay, self.mesh)
         qkv = F.silu(self.conv1d(qkv, positions))
         key, value = self.config.linear_key_head_dim, self.config.linear_value_head_dim
         q, k, v = torch.split(qkv, [key, key, self.group_size * value], dim=-1)  # [b, s, g, ..]

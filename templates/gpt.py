@@ -72,7 +72,8 @@ class GPTModel(MegatronModule):
         loss = linear_cross_entropy(x, self.output_layer, labels, self.mesh)
         if not self.training:
             return loss
+        assert self.config.mtp_num_layers is not None
         # Tokens further ahead train along; the loss is the next one's as before.
-        further = tokens_ahead(input_ids, positions, self.mesh, self.config.mtp_num_layers or 1)
+        further = tokens_ahead(input_ids, positions, self.mesh, self.config.mtp_num_layers)
         ahead = [self.embedding(ids, positions=positions) for ids in further]
         return self.mtp(loss, x, ahead, labels, positions, self.output_layer)

@@ -95,8 +95,9 @@ class MambaMixer(MegatronModule):
         rows = self.in_proj(x)  # gathers the positions over tp: [b, s, g * ..]
         gate, xbc, dt = rows.unflatten(-1, (-1, sum(self.parts))).split(self.parts, dim=-1)
         dt = F.softplus(dt.float() + self.dt_bias.view(-1, self.group_size))  # [b, s, g, m]
-        # Over cp: all places of some groups for some places of all.
-        xbc, dt = whole_sequence(xbc, self.mesh), whole_sequence(dt, self.mesh)
+        # All places of some groups for some places of all, over cp.
+        xbc = whole_sequence(xbc, self.mesh)
+        dt = whole_sequence(dt, self.mesh)
         xbc = F.silu(self.conv1d(xbc, positions))
         state = self.config.mamba_state_dim
         x, b, c = torch.split(xbc, [self.parts[0], state, state], dim=-1)

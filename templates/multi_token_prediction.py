@@ -105,7 +105,8 @@ class MultiTokenPredictionBlock(MegatronModule):
     def __init__(self, config: ModelParallelConfig, mesh: Mesh, layer_spec: Node) -> None:
         super().__init__(config)
         self.mesh = mesh
-        depths = config.mtp_num_layers or 1
+        assert config.mtp_num_layers is not None
+        depths = config.mtp_num_layers
         # A layer here is as the last of the decoder.
         self.layers = nn.ModuleList(
             [

@@ -17,10 +17,12 @@ def assert_close(ours: Tensor, theirs: Tensor, name: str, tolerance: float = 1e-
     assert difference <= tolerance * largest, f"{name}: {difference:.3e} of {largest:.3e}"
 
 
-def assert_all_close(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+def assert_all_close(
+    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float = 1e-5
+) -> None:
     assert sorted(ours) == sorted(theirs)
     for name in ours:
-        assert_close(ours[name], theirs[name], name)
+        assert_close(ours[name], theirs[name], name, tolerance)
 
 
 def gradients(module: torch.nn.Module) -> dict[str, Tensor]:

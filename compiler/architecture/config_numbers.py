@@ -32,6 +32,10 @@ SHOWN = {
     # Of latent attention and of tokens predicted ahead.
     *("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
     *("mtp_num_layers", "mtp_loss_scaling_factor"),
+    # Of recurrent mixers.
+    *("mamba_state_dim", "mamba_head_dim", "mamba_num_groups", "mamba_num_heads"),
+    *("linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"),
+    *("linear_num_key_heads", "linear_num_value_heads"),
 }
 
 

@@ -91,7 +91,7 @@ def headline(part: Part) -> str:
         experts = f"{facts['experts']} × " if "experts" in facts else ""
         return f"{experts}{facts.get('in')} → {facts.get('out')}"
     if part.kind == "convolution":
-        return f"{facts.get('channels')} channels over {facts.get('kernel')} places"
+        return f"convolution of {facts.get('channels')} channels over {facts.get('kernel')} places"
     if part.kind == "embedding":
         what = next((n for n in ("vocabulary", "positions") if n in facts), "rows")
         return f"{what} {facts.get(what)} × {facts.get('size')}"

@@ -30,7 +30,7 @@ def _rows(part: Part, path: str, depth: int, everything: bool) -> Iterator[Row]:
     children = [
         child
         for child in part.children
-        if everything or part.kind not in _WHOLE or child.kind != "linear"
+        if everything or part.kind not in _WHOLE or child.kind not in ("linear", "convolution")
     ]
     for runs in _by_list(children):
         if 1 < len(runs) <= MOST_RUNS and not everything:

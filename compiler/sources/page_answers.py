@@ -19,6 +19,7 @@ from .field_facts import FieldFacts
 from .shown import place, shown
 from .statements import Statements
 
+_WIDTH = 98  # of a fact on one line: page.j2
 _FACT_FIELDS = re.compile(r'\bc\.(\w+)|"(\w+)" in (?:used|reads)')
 _CONTROL = re.compile(r"\s*(\{%[^%]*%\}|\{#.*)?\s*")  # a line of the template without text
 _MARK = "\x00"
@@ -63,7 +64,9 @@ class PageAnswers:
     def _docstring(self, line: int, text: str) -> Answer:
         words = text.strip().removeprefix('"""').removeprefix("- ").strip()
         for shown_words, numbers in self._facts:
-            if words and words == shown_words:
+            # A fact that is too long for a line stands on several.
+            wrapped = len(shown_words) > _WIDTH and words in shown_words
+            if words and (words == shown_words or wrapped):
                 lines = self._template("facts.j2").splitlines()
                 names = {a or b for n in numbers for a, b in _FACT_FIELDS.findall(lines[n - 1])}
                 known = self._fields.names()
@@ -86,9 +89,7 @@ class PageAnswers:
             for number, text in enumerate(self._template("facts.j2").split("\n"), 1)
         )
         t = self._traced
-        title, facts = title_and_facts(
-            t.residuals, t.names, t.facts, t.page_config, t.compiled.body, marked
-        )
+        title, facts = title_and_facts(t.residuals, t.names, t.facts, t.page_config, marked)
         pieces = [text.split(_MARK) for text in (title, *facts)]
         return [("".join(p[::2]).strip(), [int(n) for n in p[1::2]]) for p in pieces]
 

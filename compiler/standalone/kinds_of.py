@@ -3,7 +3,8 @@
 A kind is a set of alternatives: names of classes, "None", and
 
     type:X       the class X itself        each:X   a list of such modules or classes
-    function:f   the function f itself     some     something, and not None
+    function:f   the function f itself     value:X  a dict with such values
+    some         something, and not None
     ?            anything
 """
 
@@ -206,13 +207,18 @@ class Kinds:
             return frozenset({"tuple"}) | {f"each:{k}" for part in parts for k in part}
         if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
             return frozenset({"list"}) | {f"each:{k}" for k in self._of_element(node, names)}
+        if isinstance(node, cst.Dict):
+            values = [self.of(e.value, names) for e in node.elements]
+            return frozenset({"dict"}) | {f"value:{k}" for value in values for k in value}
         if isinstance(node, cst.BinaryOperation):
             both = self.of(node.left, names) | self.of(node.right, names)
             if both & _TENSORS:
                 return TENSOR
             return SOME | {k for k in both if k.startswith("each:")}
         if isinstance(node, cst.Subscript):
-            return TENSOR if self.of(node.value, names) <= _TENSORS else UNKNOWN
+            base = self.of(node.value, names)
+            values = frozenset(k.removeprefix("value:") for k in base if k.startswith("value:"))
+            return values or (TENSOR if base <= _TENSORS else UNKNOWN)
         if isinstance(node, (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)):
             return frozenset({"str"})
         return UNKNOWN

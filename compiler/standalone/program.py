@@ -48,6 +48,8 @@ class Program:
     memory: dict[str, Any] = field(default_factory=dict)  # of what was found out about the text
     # What the page's own text read before anything was folded: attributes and parameters.
     read_before: frozenset[str] = frozenset()
+    # And which names it bound: any other came with a function of the runtime.
+    bound_before: frozenset[str] = frozenset()
 
     def functions(self) -> Iterator[tuple[str | None, cst.FunctionDef]]:
         """Every function and method, with the class that it is in."""

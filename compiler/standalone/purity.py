@@ -11,6 +11,7 @@ _BUILTINS = frozenset(
     {"all", "any", "bool", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min",
      "range", "reversed", "round", "str", "sum", "tuple", "type", "zip", "getattr"}
 )  # fmt: skip
+_TORCH = frozenset({"torch.arange"})
 _METHODS = frozenset({"dim", "size", "numel", "is_floating_point"})
 _PURE = (
     cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.SimpleString, cst.BinaryOperation,
@@ -44,7 +45,7 @@ def is_harmless(node: cst.CSTNode, records: frozenset[str] = frozenset()) -> boo
         if isinstance(item, cst.Call):
             dotted = tree.dotted(item.func)
             method = isinstance(item.func, cst.Attribute) and item.func.attr.value in _METHODS
-            if not (dotted in _BUILTINS or dotted in records or method):
+            if not (dotted in _BUILTINS | _TORCH or dotted in records or method):
                 return False
     return True
 

@@ -121,7 +121,7 @@ def _drop_unread(
         id(line)
         for line, name, value in bindings(tree.body_of(function))
         if name not in loads
-        and (ours or name in program.read_before)
+        and (ours or name in program.read_before or name not in program.bound_before)
         and is_harmless(value, records)
     }
     if not gone:

@@ -80,7 +80,7 @@ def _is_equal(page: Any, copy: Copy, expected: Numbers) -> bool:
         return False
     if first_difference(ours, expected) is not None:
         return False
-    compare_stages(page, args, copy, SEED, expected)
+    compare_stages(page, args, copy, expected)
     return True
 
 
@@ -120,7 +120,7 @@ def _compared(page: Any, copy: Copy, theirs: Side, expected: Numbers) -> list[Di
         differ("SP505", f"the page's model does not run {copy.described()}: {reason(error)}")
     difference = first_difference(found, expected)
     if difference is None:
-        compare_stages(page, (), copy, SEED, expected)
+        compare_stages(page, (), copy, expected)
         return _note_of_inputs(theirs)
     if first_difference(theirs.run(), expected) is not None:
         return [_note("two runs of the spec's own model give different numbers")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from specc.runtime import Mesh, materialize
+from specc.runtime import Constant, Mesh, materialize, parameter_table
 from specc.runtime.page import cut_places
 from specc.runtime.pipeline_cut import CutPlaces, Stages, keep_stage
 from specc.runtime.stage_parts import stage_parts
@@ -23,9 +25,7 @@ STAGES = 3  # one at each end, and one that has neither
 TOLERANCE = 1e-5
 
 
-def compare_stages(
-    page: Any, args: tuple[Any, ...], copy: Copy, seed: int, expected: Numbers
-) -> None:
+def compare_stages(page: Any, args: tuple[Any, ...], copy: Copy, expected: Numbers) -> None:
     """Raises ValidationError (SP506) where a page that says that it can be cut gives others than
     ``expected``, the numbers of the first train step of the whole, when it is run in stages.
 
@@ -43,7 +43,7 @@ def compare_stages(
     if places is None or ("output", FIRST_STEP) not in wanted:
         return
     try:
-        stages = [_stage(page, args, places, number, seed) for number in range(STAGES)]
+        stages = [_stage(page, args, places, number, expected) for number in range(STAGES)]
         inputs = make_inputs(stages[0], [new for _, new in copy.configs], "cpu").train
         found = _run(stages, inputs)
     except Exception as error:
@@ -66,7 +66,7 @@ def _refuse(what: str, copy: Copy) -> NoReturn:
 
 
 def _stage(
-    page: Any, args: tuple[Any, ...], places: CutPlaces, number: int, seed: int
+    page: Any, args: tuple[Any, ...], places: CutPlaces, number: int, expected: Numbers
 ) -> nn.Module:
     mesh = Mesh.single().at_stage(number, STAGES)
 
@@ -74,11 +74,25 @@ def _stage(
         layers = model.get_submodule(places.layers[0])
         assert isinstance(layers, nn.ModuleList)
         keep_stage(model, places, Stages((0, 1, 2), _shares(len(layers))), mesh)
+        # The values are known: drawing them again would take most of the time.
+        model.__dict__["_parameter_table"] = {
+            name: replace(record, law=Constant(0.0)) if record.law is not None else record
+            for name, record in parameter_table(model).items()
+        }
 
-    model: nn.Module = materialize(
-        lambda: page.build_model(mesh, *args, seed=seed), mesh, seed=seed, wrap=keep
-    )
+    model: nn.Module = materialize(lambda: page.build_model(mesh, *args), mesh, wrap=keep)
+    with torch.no_grad():
+        for name, parameter in _canonical(model):
+            parameter.copy_(expected["initial value", name, 0])
     return model
+
+
+def _canonical(stage: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """The parameters of a stage by the names that the whole has them under."""
+    parts = stage_parts(stage)
+    assert parts is not None  # set by keep_stage
+    for name, parameter in stage.named_parameters():
+        yield parts.table[name].tied_to or name, parameter
 
 
 def _shares(layers: int) -> tuple[int, int, int]:
@@ -110,11 +124,10 @@ def _run(stages: list[nn.Module], inputs: dict[str, Tensor]) -> dict[tuple[str, 
             torch.autograd.backward(sent[number], received[number].grad)
     found: dict[tuple[str, str], Tensor] = {("output", FIRST_STEP): tensors(output)[0].detach()}
     for stage in stages:
-        parts = stage_parts(stage)
-        for name, parameter in stage.named_parameters():
-            if parameter.grad is not None and parts is not None:
-                key = (f"gradient in {FIRST_STEP}", parts.table[name].tied_to or name)
-                found[key] = found[key] + parameter.grad if key in found else parameter.grad
+        for name, parameter in _canonical(stage):
+            if (gradient := parameter.grad) is not None:
+                key = (f"gradient in {FIRST_STEP}", name)
+                found[key] = found[key] + gradient if key in found else gradient
     return found
 
 

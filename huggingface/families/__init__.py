@@ -15,6 +15,7 @@ from . import (
     gpt_oss,
     gptj,
     llama,
+    mamba_hybrids,
     minimax,
     mistral,
     mixtral,
@@ -23,6 +24,7 @@ from . import (
     phi3,
     qwen2,
     qwen3,
+    qwen3_next,
     qwen_moe,
     remote,
     stablelm,
@@ -53,6 +55,8 @@ _ALL: tuple[Family, ...] = (
     gpt_oss.FAMILY,
     *deepseek.FAMILIES,
     minimax.FAMILY,
+    qwen3_next.FAMILY,
+    *mamba_hybrids.FAMILIES,
     *remote.FAMILIES,
 )
 FAMILIES = {family.model_type: family for family in _ALL}

@@ -103,8 +103,9 @@ def read_gemma2(f: Fields) -> Plan:
 
 def read_gemma3(f: Fields) -> Plan:
     config = sizes(f) | rope(f)
-    if f.number("rope_local_base_freq") != f.number("rope_theta"):
-        config["rotary_base_local"] = f.number("rope_local_base_freq")
+    local = f.number("rope_local_base_freq")
+    if local != f.number("rope_theta") or "rope_scaling" in config:  # which is of the other one
+        config["rotary_base_local"] = local
     f.must_be("use_bidirectional_attention", False)
     every = f.integer("sliding_window_pattern")
     f.harmless("_sliding_window_pattern")  # what transformers writes for itself

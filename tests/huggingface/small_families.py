@@ -187,12 +187,36 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "qwen3_next": (
+        "Qwen3Next",
+        QWEN_EXPERTS
+        | {
+            "num_hidden_layers": 4,
+            "head_dim": 16,
+            "shared_expert_intermediate_size": 40,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [1],
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+            "linear_key_head_dim": 6,
+            "linear_value_head_dim": 5,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        },
+    ),
+    "bamba": (
+        "Bamba",
+        {
+            "attn_layer_indices": [1],
+            "mamba_n_heads": 8,
+            "mamba_d_state": 6,
+        },
+    ),
     "falcon": ("Falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "falcon multi-query": ("Falcon", {}),
     "stablelm parallel": ("StableLm", {"use_parallel_residual": True}),
 }
 OWN_SIZES = {"gpt2", "gptj"}
-ONE_GROUP = {"falcon multi-query"}  # which tp cannot cut
+ONE_GROUP = {"falcon multi-query", "bamba"}  # of keys or of states, which tp cannot cut
 
 
 def make(family: str, **changed: Any) -> nn.Module:

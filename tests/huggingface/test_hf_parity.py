@@ -23,6 +23,10 @@ from specc.runtime import (
     sum_replicated_gradients,
 )
 
+# The delta rule solves a triangular system for each chunk of places, which both sides do in float32
+# and in another order: 4.3e-5 was seen.
+TOLERANCE = {"qwen3_next": 1e-4}
+
 
 def tokens() -> tuple[Tensor, Tensor]:
     """Ids and shifted labels, both [2, 16]."""
@@ -60,11 +64,12 @@ def compare(theirs: Any, tp: Callable[..., list[Any]] | None = None) -> None:
     logits, losses, grads = expected(theirs, ours)
     model = ours.spec.build_module()
     load_full_tensors(model, Mesh.single(), weights)
-    assert_close(model(tokens()[0]), logits, "logits")
+    near = TOLERANCE.get(theirs.config.model_type, 1e-5)
+    assert_close(model(tokens()[0]), logits, "logits", near)
     found = [step(ours.text, weights, 1)] if tp is None else tp(2, step, ours.text, weights, 2)
     for our_losses, our_grads in found:
-        assert_close(our_losses, losses, "loss")
-        assert_all_close(our_grads, {name: grads[name] for name in our_grads})
+        assert_close(our_losses, losses, "loss", near)
+        assert_all_close(our_grads, {name: grads[name] for name in our_grads}, near)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -75,6 +80,11 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family: str) -> Non
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ONE_GROUP])
 def test_so_they_are_at_tp_2(family: str, ranks: Callable[..., list[Any]]) -> None:
     compare(make(family), ranks)
+
+
+def test_windows_are_never_scaled_whatever_their_base() -> None:
+    """One base for all layers, and a scaling of those without a window: found by the draws below."""
+    compare(make("gemma3_text", rope_theta=100.0, rope_local_base_freq=100.0))
 
 
 @pytest.mark.parametrize("family", FIELDS)

@@ -30,7 +30,6 @@ CASES = [  # the layout, micro-batches of a rank, what is computed again, whethe
     ("dp2 ep2 zero2", 2, BY_MODULE, False),
     ("dp2 ep2 zero3", 2, BY_OPERATION, False),
     ("pp2", 4, FULL, False),
-    ("pp2:interleaved", 4, BY_OPERATION, False),
     ("pp2", 4, Recompute(), True),
     ("tp2 ep2 etp1", 1, FULL, True),
     ("dp2 ep2 zero2", 2, BY_OPERATION, True),

@@ -90,6 +90,41 @@ def experts(hidden: int = 4096, size: int = 14336, *, capacity: float | None = N
     )
 
 
+def mixer(hidden: int = 4096) -> Part:
+    """Nemotron-H's Mamba-2."""
+    facts: tuple[tuple[str, Value], ...] = (("type", "Mamba-2"), ("heads", 128), ("groups", 8))
+    facts += (("key_dim", 128), ("value_dim", 64), ("convolution", 4))
+    short = (("channels", 10240), ("kernel", 4), ("bias", True))
+    return Part(
+        "mixer",
+        "mixer",
+        "MambaMixer",
+        facts=facts,
+        children=(
+            linear("in_proj", hidden, 18560, 0),
+            Part("conv1d", "convolution", "CausalConv1d", facts=short),
+            norm("norm", 8192),
+            linear("out_proj", 8192, hidden, 1),
+        ),
+    )
+
+
+def hybrid(pattern: str = "M-M-M*-M") -> Architecture:
+    """Layers of one part each, in this order."""
+    one = layer((0,))
+    first, attends, second, feeds = one.children
+    kinds = {"M": (first, mixer()), "*": (first, attends), "-": (second, feeds)}
+    layers = []
+    for symbol, (before, inner) in kinds.items():
+        ends = ("", before.name, inner.name, "")
+        edges = [Edge(a, b, ("b", "s", "4096")) for a, b in pairwise(ends)]
+        edges.append(Edge("", inner.name, ("b", "s", "4096"), residual=True))
+        places = tuple(i for i, other in enumerate(pattern) if other == symbol)
+        part = replace(one, indices=places, children=(before, inner), edges=tuple(edges))
+        layers.append(part)
+    return model(layers, "hybrid")
+
+
 def layer(
     indices: Sequence[int],
     *,

@@ -42,10 +42,11 @@ PAIRS = (
     ("mistral_7b", "mixtral_8x7b"),  # an MLP to experts
     ("mixtral_8x7b", "qwen3_30b_a3b"),  # more and smaller experts
     ("qwen3_30b_a3b", "deepseek_v3"),  # latent attention, dense layers, a shared expert
+    ("llama3_8b", "nemotron_h"),  # a hybrid stack
 )
 
 
-SHOWN = ("llama3_8b", "gemma2_9b", "gpt2_small", "mixtral_8x7b", "deepseek_v3")
+SHOWN = ("llama3_8b", "gemma2_9b", "gpt2_small", "mixtral_8x7b", "deepseek_v3", "nemotron_h")
 
 
 @pytest.fixture

@@ -13,9 +13,11 @@ from drawn_models import (
     attention,
     experts,
     hostile,
+    hybrid,
     linear,
     llama,
     many_parts,
+    mixer,
     mixtral,
     mlp,
     model,
@@ -35,7 +37,7 @@ from specc.runtime.workload import Workload
 
 Made = Callable[..., Architecture]
 STACKS: tuple[Made, ...] = (llama, patterned, unlike, scattered)
-ALL: tuple[Made, ...] = (*STACKS, mixtral, nested, many_parts, hostile)
+ALL: tuple[Made, ...] = (*STACKS, mixtral, hybrid, nested, many_parts, hostile)
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
@@ -216,6 +218,26 @@ def test_a_router_counts_and_drops_over_the_ranks_of_a_micro_batch() -> None:
     below = " ".join(_texts(mixtral(), Degrees(tp=2, dp=4, ep=4, pp=2)))
     assert "of all-to-all the way back, of counts and choices none." in below
     assert "Pipeline of 2 stages" in below
+
+
+def test_a_mixer_is_one_block_of_its_stack() -> None:
+    texts = _texts(hybrid())
+    assert {"Mixer", "Attention", "MLP", "8 layers"} <= set(texts)
+    assert "Mamba-2 128 heads of 64, states of 128 in 8 groups, convolution 4," in " ".join(texts)
+    assert "channels" not in " ".join(texts)  # of the convolution: its words say that already
+    found = marks(mixer(), Degrees(tp=2, cp=2, sequence_parallel=True))
+    assert (found.entry, found.exit) == (("all-gather over tp2",), ("reduce-scatter over tp2",))
+    ways = ("places to heads", "heads to places")
+    assert found.during == tuple(f"all-to-all {way} over cp2" for way in ways)
+
+
+def test_keys_that_heads_share_are_gathered_too() -> None:
+    """Under sequence parallel; else every rank of tp makes all of them."""
+    plain = attention()
+    latent = replace(plain, facts=(*plain.facts, ("latent", 512), ("shared", 64)))
+    gathered = marks(latent, Degrees(tp=2, sequence_parallel=True)).entry
+    assert gathered == ("2 × all-gather over tp2",)
+    assert marks(latent, Degrees(tp=2)).entry == ()
 
 
 def test_attention_in_an_attention_is_one() -> None:

@@ -58,6 +58,17 @@ def test_the_end_of_a_docstring_is_the_end_of_the_author_s() -> None:
         assert text.strip() == '"""'
 
 
+def test_a_fact_on_several_lines_is_one_fact() -> None:
+    explainer = example("deepseek_v3_spec.py:deepseek_v3")
+    first = next(n for n, text in enumerate(explainer.lines, 1) if text.startswith("- latent"))
+    assert explainer.lines[first].startswith("  ")
+    one, other = explainer.answer(first), explainer.answer(first + 1)
+    assert (
+        one.notes == other.notes == ("a fact of the model, from the fields that its text went by",)
+    )
+    assert one.places == other.places and one.reads == other.reads
+
+
 def test_the_measure_sees_an_answer_that_is_off() -> None:
     explainer = example(LLAMA)
     anywhere, docstrings = written_anywhere(explainer.text), docstring_lines(explainer.text)

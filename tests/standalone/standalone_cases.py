@@ -27,6 +27,12 @@ SIZES: dict[str, dict[str, Any]] = {
         "ffn_hidden_size": 48,
     },
     "diy_gpt": {"hidden_size": 32, "num_attention_heads": 4, "vocab_size": 131},
+    "nemotron_h": {
+        "num_layers": 4, "hybrid_layer_pattern": "M-*-", "hidden_size": 32,
+        "num_attention_heads": 4, "num_query_groups": 2, "kv_channels": 8, "ffn_hidden_size": 48,
+        "vocab_size": 131, "mamba_state_dim": 8, "mamba_head_dim": 8, "mamba_num_groups": 2,
+        "mamba_num_heads": 4,
+    },
 }  # fmt: skip
 
 # What a family has besides the defaults of the templates, in the names of `configurations.OPTIONS`.
