@@ -92,10 +92,10 @@ def _joined(first: Any, name: str, value: cst.BaseExpression, second: Any, facts
         return None
     if not _is_constant(value, facts) and not _evaluated_first(second.body[0], name):
         return None
-    bare, safe = (_in_place(second.body[0], name, v) for v in (value, tree.parenthesised(value)))
+    plain, safe = (_in_place(second.body[0], name, v) for v in (value, tree.parenthesised(value)))
     return second.with_changes(
         leading_lines=first.leading_lines,
-        body=[bare if _parsed(bare) == _parsed(safe) else safe],
+        body=[plain if _parsed(plain) == _parsed(safe) else safe],
         trailing_whitespace=trailing,
     )
 

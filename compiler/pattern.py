@@ -70,7 +70,8 @@ def looked_up(spec: cst.BaseExpression | None) -> tuple[str, str] | None:
 
 def source_of(clause: cst.CompFor, name: str) -> cst.Attribute | None:
     """What the variable of this name runs over: `a.b`, by itself or in `enumerate(a.b)`."""
-    target, over = clause.target, clause.iter
+    target: cst.BaseExpression = clause.target
+    over = clause.iter
     if isinstance(target, cst.Tuple) and isinstance(over, cst.Call):
         if len(target.elements) != 2 or tree.dotted(over.func) != "enumerate" or not over.args:
             return None

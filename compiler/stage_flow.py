@@ -7,36 +7,25 @@ the first, and may hand on one value: what the layers are given. After them, all
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
-_OF_SHAPE = frozenset({"shape", "size", "device", "dtype", "ndim", "dim"})  # alike on all stages
-_LABELS = "labels"  # only the last stage is given them
-# Calls of torch that are alike on every stage where their arguments are: no draw, no state.
-_PLAIN_ROOTS = frozenset({"torch", "F", "Positions", "math"})
-_PLAIN_NAMES = frozenset(
-    {"range", "len", "int", "float", "bool", "min", "max", "tuple", "list", "isinstance", "zip"}
+from .stage_reads import (
+    NoCut,
+    assigned,
+    base_name,
+    called_with,
+    is_own,
+    keeps_parts,
+    may_differ,
+    names_bound,
+    names_in,
+    reads_activation,
 )
-_DRAWS = re.compile(r"rand|normal|bernoulli|multinomial|poisson|dropout|uniform|exponential|manual")
 
-
-def holds_parameters(module: nn.Module, attribute: str) -> bool:
-    """Whether an attribute of the module is a parameter, or a part that has any."""
-    part = getattr(module, attribute, None)
-    if isinstance(part, nn.Module):
-        return any(True for _ in part.parameters())
-    return isinstance(part, nn.Parameter)
-
-
-class NoCut(Exception):
-    """A forward cannot be cut; ``statement`` is the one in the way, as it stands on the page."""
-
-    def __init__(self, reason: str, statement: str | None = None) -> None:
-        super().__init__(reason)
-        self.statement = statement
+_LABELS = "labels"  # only the last stage is given them
 
 
 @dataclass(frozen=True)
@@ -73,16 +62,20 @@ def cut_forward(
     place = _place_of_layers(forward, attribute)
     before, layers, after = forward.body[:place], forward.body[place], forward.body[place + 1 :]
     _refuse_early(before)
+    _refuse_unnamed(forward, [*before, layers])
     tainted = set() if activation is None else {activation}
-    shaped = set(tainted)  # of these every stage has the shape, until they get another value
+    # What is handed in has the same shape on every stage from its last value on.
+    settled = max((n for n, s in enumerate(before) if activation in assigned(s)), default=-1)
+    local = names_bound(forward)
     on_first = []
     for number, statement in enumerate(before):
-        if _reads_activation(statement, module, tainted, shapes_of=shaped) or _may_differ(
-            statement
+        shaped = {activation} if activation is not None and number > settled else frozenset[str]()
+        if reads_activation(statement, module, tainted, shapes_of=shaped) or may_differ(
+            statement, module, local
         ):
-            tainted |= _assigned(statement) | _called_with(statement)
-            shaped -= tainted
+            tainted |= assigned(statement) | called_with(statement)
             on_first.append(number)
+    _refuse_closures(before, tainted)
     call, result = _loop_call(layers) if is_list else _plain_call(layers, attribute)
     given = _given(call, layers, module, tainted)
     if is_list and not isinstance(given, ast.Name):
@@ -93,13 +86,14 @@ def cut_forward(
     if is_list and name != result:
         raise NoCut("the loop over the layers does not hand each what the one before it gave",
                     ast.unparse(layers))  # fmt: skip
-    if not _reads_activation(given, module, tainted):
+    if not reads_activation(given, module, tainted):
         raise NoCut("what the layers are given comes from no parameter of the first stage",
                     ast.unparse(layers))  # fmt: skip
     # What the layers are given beside their input may be filled by them: it is not read after.
-    beside = _names_in([*call.args[1:], *(k.value for k in call.keywords)])
-    activations = tainted | beside | ({activation} if activation else set())
-    _refuse_crossing(after, activations - {result})
+    beside = [*call.args[1:], *(k.value for k in call.keywords)]
+    _refuse_filled(after, beside, module)
+    activations = tainted | names_in(beside) | ({activation} if activation else set())
+    _refuse_crossing(after, activations - {result, "self"})
     return Flow(
         tuple(on_first),
         place,
@@ -120,12 +114,16 @@ def _refuse_state(forward: ast.FunctionDef, module: nn.Module) -> None:
         if isinstance(node, ast.Name) and node.id == "self" and id(node) not in owned:
             raise NoCut("forward hands its module on", "self")
         stores = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
-        if stores and not isinstance(node, ast.Name) and _base(node) == "self":
+        if stores and not isinstance(node, ast.Name) and base_name(node) == "self":
             raise NoCut(f"forward writes to {ast.unparse(node)}", ast.unparse(node))
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
+            if isinstance(getattr(type(module), node.attr, None), property):
+                raise NoCut(f"forward reads a property of its own, {node.attr}", ast.unparse(node))
             part = getattr(module, node.attr, None)
             if callable(part) and not isinstance(part, nn.Module):
                 raise NoCut(f"forward uses a method of its own, {node.attr}", ast.unparse(node))
+            if keeps_parts(part):
+                raise NoCut(f"self.{node.attr} keeps parts of the model", ast.unparse(node))
 
 
 def _place_of_layers(forward: ast.FunctionDef, attribute: str) -> int:
@@ -142,11 +140,54 @@ def _place_of_layers(forward: ast.FunctionDef, attribute: str) -> int:
 
 def _refuse_early(before: Iterable[ast.stmt]) -> None:
     for statement in before:
+        inside = {id(n) for f in ast.walk(statement) if isinstance(f, ast.FunctionDef)
+                  for n in ast.walk(f)}  # fmt: skip
         for node in ast.walk(statement):
-            if isinstance(node, ast.Return):
+            if isinstance(node, ast.Return) and id(node) not in inside:
                 raise NoCut("forward may return before the layers", ast.unparse(statement))
             if isinstance(node, ast.Name) and node.id == _LABELS:
                 raise NoCut("the labels are read before the layers", ast.unparse(statement))
+
+
+def _refuse_unnamed(forward: ast.FunctionDef, statements: Iterable[ast.stmt]) -> None:
+    """The labels may be among what `*args` and `**kwargs` hold."""
+    unnamed = {a.arg for a in (forward.args.vararg, forward.args.kwarg) if a is not None}
+    for statement in statements:
+        for name in sorted(names_in([statement]) & unnamed):
+            raise NoCut(f"`{name}`, which may hold the labels, is read before the layers have run",
+                        ast.unparse(statement))  # fmt: skip
+
+
+def _refuse_closures(before: Iterable[ast.stmt], tainted: set[str]) -> None:
+    """What a function inside of forward reads, it reads when it is called."""
+    for statement in before:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.FunctionDef | ast.Lambda) and names_in([node]) & tainted:
+                raise NoCut("a function inside of forward reads what the first stage makes",
+                            ast.unparse(statement))  # fmt: skip
+
+
+def _refuse_filled(
+    after: Iterable[ast.stmt], beside: Iterable[ast.expr], module: nn.Module
+) -> None:
+    """A list or the like, kept on the module, that the layers may fill."""
+    handed = {n.attr for a in beside for n in ast.walk(a) if is_own(n) and _is_filled(module, n)}
+    for statement in after:
+        for node in ast.walk(statement):
+            if is_own(node) and node.attr in handed:
+                raise NoCut(
+                    f"`self.{node.attr}` is given to the layers, which may fill it, and read after",
+                    ast.unparse(statement),
+                )
+
+
+def _is_filled(module: nn.Module, node: ast.Attribute) -> bool:
+    value = getattr(module, node.attr, None)
+    return isinstance(value, list | dict | set) or (
+        not isinstance(value, nn.Module | Tensor)
+        and hasattr(value, "__dict__")
+        and not (is_dataclass(value) and value.__dataclass_params__.frozen)  # type: ignore
+    )
 
 
 def _loop_call(statement: ast.stmt) -> tuple[ast.Call, str]:
@@ -190,11 +231,15 @@ def _given(call: ast.Call, statement: ast.stmt, module: nn.Module, tainted: set[
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     if not arguments:
         raise NoCut("the layers are given nothing", ast.unparse(statement))
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    ):
+        raise NoCut("what the layers are given is not written out", ast.unparse(statement))
     for argument in arguments:
         if any(isinstance(n, ast.Name) and n.id == _LABELS for n in ast.walk(argument)):
             raise NoCut("the labels are given to the layers", ast.unparse(statement))
     for argument in arguments[1:]:
-        if _reads_activation(argument, module, tainted):
+        if reads_activation(argument, module, tainted):
             raise NoCut(
                 f"`{ast.unparse(argument)}` is given to the layers beside what they work on",
                 ast.unparse(statement),
@@ -217,74 +262,3 @@ def _refuse_crossing(after: Iterable[ast.stmt], tainted: set[str]) -> None:
 
 def _only_returns(after: list[ast.stmt], result: str) -> bool:
     return len(after) == 1 and ast.unparse(after[0]) == f"return {result}"
-
-
-def _reads_activation(
-    node: ast.AST,
-    module: nn.Module,
-    tainted: set[str],
-    shapes_of: set[str] | frozenset[str] = frozenset(),
-) -> bool:
-    """Whether code reads a parameter, a part with parameters, or a value made of those; the shapes
-    of ``shapes_of`` are no such value."""
-    if isinstance(node, ast.Attribute):
-        if ast.unparse(node.value) == "self":
-            return holds_parameters(module, node.attr)
-        if isinstance(node.value, ast.Name) and node.attr in _OF_SHAPE:
-            return node.value.id in tainted - shapes_of
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "Positions.of_hidden":
-        return not _names_in(node.args) <= shapes_of | {"self"}  # of its shape
-    if isinstance(node, ast.Name):
-        return node.id in tainted
-    return any(
-        _reads_activation(child, module, tainted, shapes_of) for child in ast.iter_child_nodes(node)
-    )
-
-
-def _may_differ(statement: ast.stmt) -> bool:
-    """Whether code may give each stage another value: it draws, or calls what is not known."""
-    for node in ast.walk(statement):
-        if not isinstance(node, ast.Call):
-            continue
-        called = ast.unparse(node.func)
-        root = called.split(".")[0].split("(")[0]
-        known = root in _PLAIN_ROOTS or called in _PLAIN_NAMES
-        # A method of a value: of a tensor that every stage has, or of a part without parameters.
-        known = known or (isinstance(node.func, ast.Attribute) and root != "super")
-        if not known or _DRAWS.search(called):
-            return True
-    return False
-
-
-def _called_with(statement: ast.stmt) -> set[str]:
-    """The names whose methods are called, and that may keep what they are given (`seen.append`)."""
-    found: set[str | None] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found.add(_base(node.func.value))
-    return {name for name in found if name is not None} - {*_PLAIN_ROOTS, "self"}
-
-
-def _base(node: ast.AST) -> str | None:
-    """The name that a chain of attributes and items begins with."""
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def _names_in(nodes: Iterable[ast.AST]) -> set[str]:
-    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
-
-
-def _assigned(statement: ast.stmt) -> set[str]:
-    """The names that a statement may give another value, in place included."""
-    found: set[str | None] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            found.add(node.id)
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            found.add(_base(node))
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr.endswith("_"):
-            found.add(_base(called))
-    return {name for name in found if name is not None}

@@ -8,7 +8,8 @@ from typing import Any
 import libcst as cst
 
 from . import tree
-from .stage_flow import Flow, NoCut
+from .stage_flow import Flow
+from .stage_reads import NoCut
 
 HIDDEN = "hidden"  # what later stages are given; the runtime calls it so
 FIRST, LAST = "first_stage", "last_stage"  # of the mesh

@@ -19,8 +19,9 @@ from torch import nn
 from specc.templates.diagnostic import Diagnostic, Span
 
 from .errors import span_of_class
-from .stage_flow import NoCut, cut_forward, holds_parameters
+from .stage_flow import cut_forward
 from .stage_guards import FIRST, LAST, insert_guards
+from .stage_reads import NoCut, holds_parameters
 
 MARK = "STAGES = None"  # stands on the page where its stages are to be stated
 

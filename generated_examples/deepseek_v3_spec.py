@@ -29,6 +29,7 @@ config = TransformerConfig(
     max_position_embeddings=4096,
     position_embedding_type="rope",
     rotary_base=10000,
+    rotary_interleaved=True,
     rope_scaling="yarn",
     rope_scaling_factor=40,
     rope_scaling_original_max_position_embeddings=4096,

@@ -22,7 +22,7 @@ from .bar import Bar
 from .folder import INDEX, ONE_FILE
 from .import_weights import COPIED
 from .page_model import PageModel, open_model
-from .pieces import dtype_named, write_pieces
+from .pieces import dtype_named, row_ranges, write_pieces
 from .source import CONFIG
 
 SHARD = 5 * 10**9  # bytes, what transformers writes by default
@@ -141,6 +141,9 @@ def _tensors(
 ) -> Iterator[tuple[str, Iterable[Tensor]]]:
     for name, pieces in shard.pieces:
         place = model.places[name]
+        if place.plain:
+            yield place.pieces[0][0].name, _rows(model, stored, name)
+            continue
         if place.sliced:
             rows = (_theirs(model, stored, name, number)[0][None] for number in pieces)
             yield place.pieces[0][0].name, rows
@@ -149,6 +152,14 @@ def _tensors(
             parts = _theirs(model, stored, name, number)
             for part, tensor in zip(place.pieces[number], parts, strict=True):
                 yield part.name, (tensor,)
+
+
+def _rows(model: PageModel, stored: Stored, name: str) -> Iterator[Tensor]:
+    """One of our parameters in pieces of its rows."""
+    shape = model.shapes[name]
+    rest = shape[1:]
+    for first, count in row_ranges(shape):
+        yield stored.read(name, LocalPart((first, *[0] * len(rest)), (count, *rest)))
 
 
 def _theirs(model: PageModel, stored: Stored, name: str, number: int) -> list[Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from specc.runtime.refusal import Refusal
 from specc.runtime.safetensors import Entry, Reader
 
+from .pieces import row_ranges
 from .source import read_json
 from .tensors import Part
 
@@ -52,6 +53,13 @@ class Folder:
         stored = self._stored(part.name)
         reader = self._reader(self._files[stored])
         return reader[stored] if part.row is None else reader.rows(stored, part.row, 1)[0]
+
+    def rows(self, name: str) -> Iterator[Tensor]:
+        """A tensor in pieces of its rows."""
+        stored = self._stored(name)
+        reader = self._reader(self._files[stored])
+        for first, count in row_ranges(reader.entries[stored].shape):
+            yield reader.rows(stored, first, count)
 
     def entry(self, name: str) -> Entry:
         stored = self._stored(name)

@@ -128,7 +128,10 @@ def _write(model: PageModel, folder: Folder, path: Path) -> Index:
 
     def tensors() -> Iterator[tuple[str, Iterator[Tensor]]]:
         for name, place in model.places.items():
-            yield name, place.ours(folder.read, numbers)
+            if place.plain:
+                yield name, folder.rows(place.pieces[0][0].name)
+            else:
+                yield name, place.ours(folder.read, numbers)
 
     def write(file: BinaryIO) -> None:
         heads.append(write_pieces(file, entries, tensors(), {"format": "pt"}, bar))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from specc.runtime.safetensors import Entry, bytes_of, header
 
+AT_ONCE = 2**26
 Told = Callable[[int], None]  # so many bytes are written
 
 
@@ -38,6 +40,13 @@ def write_pieces(
         if given != name or written != entry.nbytes:
             raise ValueError(f"{given} has {written} bytes where the header has {name} {entry}")
     return head
+
+
+def row_ranges(shape: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where pieces of a tensor's rows begin, and how many rows each has: about 64 M entries."""
+    count = max(1, AT_ONCE // max(1, math.prod(shape[1:])))
+    for first in range(0, shape[0], count):
+        yield first, min(count, shape[0] - first)
 
 
 def dtype_named(text: str) -> torch.dtype | None:

@@ -59,6 +59,11 @@ class Place:
     def sliced(self) -> bool:
         return self.pieces[0][0].row is not None
 
+    @property
+    def plain(self) -> bool:
+        """Whether ours is theirs as it is, so that any rows may be copied."""
+        return self.layout is LAYOUTS["same"] and not self.stacked
+
     def expected(self, shape: Sequence[int], numbers: Numbers) -> dict[str, tuple[int, ...]]:
         """Their tensors by name, with the shapes that they have where ours is ``shape``."""
         part = shape[1:] if self.stacked else shape

@@ -45,6 +45,9 @@ class Stored(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.tensors)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors  # a Mapping's own would read the tensor
+
     def check(self, name: str, part: LocalPart) -> None:
         """Raises Refusal where a file that holds some of this part is missing or damaged."""
         saved = self.tensors[name]

@@ -156,6 +156,9 @@ class Reader(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.entries)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries  # a Mapping's own would read the tensor
+
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """The memory of a contiguous CPU tensor that is not empty; valid while the tensor lives.

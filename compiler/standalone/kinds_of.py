@@ -208,8 +208,8 @@ class Kinds:
         if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
             return frozenset({"list"}) | {f"each:{k}" for k in self._of_element(node, names)}
         if isinstance(node, cst.Dict):
-            values = [self.of(e.value, names) for e in node.elements]
-            return frozenset({"dict"}) | {f"value:{k}" for value in values for k in value}
+            inside = [self.of(e.value, names) for e in node.elements]
+            return frozenset({"dict"}) | {f"value:{k}" for kind in inside for k in kind}
         if isinstance(node, cst.BinaryOperation):
             both = self.of(node.left, names) | self.of(node.right, names)
             if both & _TENSORS:

@@ -44,10 +44,10 @@ def compare_numbers(
         if not is_finite(expected):
             refused.append(f"the spec's own model {copy.described()} gives numbers beyond range")
             continue
-        if _is_equal(page, copy, expected):
+        if _is_equal(text, page, copy, expected):
             return _note_of_inputs(theirs)
         if copy.is_whole:
-            return _compared(page, copy, theirs, expected)
+            return _compared(text, page, copy, theirs, expected)
         try:
             small_text = recompile(copy.spec)
         except Exception as error:
@@ -57,7 +57,7 @@ def compare_numbers(
             refused.append("a smaller copy has another page")
             continue
         with page_module(small_text) as small:
-            return _compared(small, copy, theirs, expected)
+            return _compared(small_text, small, copy, theirs, expected)
     reasons = "; ".join(dict.fromkeys(refused)) or "there is no copy of it"
     return [_note(f"no copy of the model could stand for it ({reasons})")]
 
@@ -68,7 +68,7 @@ def _theirs(copy: Copy) -> nn.Module:
     return model
 
 
-def _is_equal(page: Any, copy: Copy, expected: Numbers) -> bool:
+def _is_equal(text: str, page: Any, copy: Copy, expected: Numbers) -> bool:
     """Whether the page itself, with the copy's numbers in its Config, gives the same."""
     config = _page_config(page, copy)
     if config is None and not copy.is_whole:
@@ -80,7 +80,7 @@ def _is_equal(page: Any, copy: Copy, expected: Numbers) -> bool:
         return False
     if first_difference(ours, expected) is not None:
         return False
-    compare_stages(page, args, copy, expected)
+    compare_stages(text, args, copy, expected)
     return True
 
 
@@ -112,7 +112,9 @@ def _page_config(page: Any, copy: Copy) -> Any:
         return None
 
 
-def _compared(page: Any, copy: Copy, theirs: Side, expected: Numbers) -> list[Diagnostic]:
+def _compared(
+    text: str, page: Any, copy: Copy, theirs: Side, expected: Numbers
+) -> list[Diagnostic]:
     ours = Side(lambda: page.build_model(Mesh.single(), seed=SEED), copy)
     try:
         found = ours.run()
@@ -120,7 +122,7 @@ def _compared(page: Any, copy: Copy, theirs: Side, expected: Numbers) -> list[Di
         differ("SP505", f"the page's model does not run {copy.described()}: {reason(error)}")
     difference = first_difference(found, expected)
     if difference is None:
-        compare_stages(page, (), copy, expected)
+        compare_stages(text, (), copy, expected)
         return _note_of_inputs(theirs)
     if first_difference(theirs.run(), expected) is not None:
         return [_note("two runs of the spec's own model give different numbers")]

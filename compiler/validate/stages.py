@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from specc.runtime.stage_parts import stage_parts
 from .copies import Copy
 from .failure import differ, reason
 from .inputs import differentiated, make_inputs, tensors
+from .page_module import page_module
 from .session import FIRST_STEP, Numbers, same_start
 
 STAGES = 3  # one at each end, and one that has neither
@@ -25,15 +27,22 @@ STAGES = 3  # one at each end, and one that has neither
 TOLERANCE = 1e-5
 
 
-def compare_stages(page: Any, args: tuple[Any, ...], copy: Copy, expected: Numbers) -> None:
+def compare_stages(text: str, args: tuple[Any, ...], copy: Copy, expected: Numbers) -> None:
     """Raises ValidationError (SP506) where a page that says that it can be cut gives others than
     ``expected``, the numbers of the first train step of the whole, when it is run in stages.
 
     ``args``: what its `build_model` is given beside the mesh. Each stage is built as a rank of a
-    pipeline builds it, is handed the tokens and the one tensor that the stage before it returned,
-    and has a backward of its own.
+    pipeline builds it, by a module of its own of the page's ``text`` (what a page keeps outside of
+    its model is another rank's), is handed tokens of its own and the one tensor that the stage
+    before it returned, and has a backward of its own.
     """
-    _, places = cut_places(page)
+    with ExitStack() as modules:
+        pages = [modules.enter_context(page_module(text)) for _ in range(STAGES)]
+        _compare(pages, args, copy, expected)
+
+
+def _compare(pages: list[Any], args: tuple[Any, ...], copy: Copy, expected: Numbers) -> None:
+    _, places = cut_places(pages[0])
     wanted = {
         (what, whose): tensor
         for (what, whose, number), tensor in expected.items()
@@ -43,7 +52,7 @@ def compare_stages(page: Any, args: tuple[Any, ...], copy: Copy, expected: Numbe
     if places is None or ("output", FIRST_STEP) not in wanted:
         return
     try:
-        stages = [_stage(page, args, places, number, expected) for number in range(STAGES)]
+        stages = [_stage(page, args, places, n, expected) for n, page in enumerate(pages)]
         inputs = make_inputs(stages[0], [new for _, new in copy.configs], "cpu").train
         found = _run(stages, inputs)
     except Exception as error:
@@ -102,21 +111,23 @@ def _shares(layers: int) -> tuple[int, int, int]:
 
 def _run(stages: list[nn.Module], inputs: dict[str, Tensor]) -> dict[tuple[str, str], Tensor]:
     """The output and the gradients of all stages, by the names of the whole."""
-    given = {name: value for name, value in inputs.items() if name != "labels"}
     received: list[Tensor] = []
     sent: list[Tensor] = []
     output: Any = None
     with same_start(*stages):
         for number, stage in enumerate(stages):
             stage.train()
-            hidden = {"hidden": received[-1]} if received else {}
+            given = {name: value.clone() for name, value in inputs.items()}
+            if received:
+                given["hidden"] = received[-1]
             if number < STAGES - 1:
-                sent.append(stage(**given, **hidden))
+                given.pop("labels", None)
+                sent.append(stage(**given))
                 if not isinstance(sent[-1], Tensor):
                     raise TypeError(f"stage {number} returns {type(sent[-1]).__name__}, no tensor")
                 received.append(sent[-1].detach().requires_grad_())
             else:
-                output = stage(**inputs, **hidden)
+                output = stage(**given)
         differentiated(output).backward()  # type: ignore[no-untyped-call]
         for number in reversed(range(STAGES - 1)):
             if received[number].grad is None:

@@ -12,6 +12,7 @@ from closeness import scatter
 from imported_models import bring_in
 from small_families import FAMILIES, make
 
+from specc.huggingface import pieces
 from specc.huggingface.export_weights import export_weights
 from specc.huggingface.import_weights import import_weights
 
@@ -39,6 +40,18 @@ def test_what_comes_in_goes_out_bit_for_bit(family: str, tmp_path: Path) -> None
     assert torch.equal(again(ids).logits, theirs(ids).logits)
     state, before = again.state_dict(), theirs.state_dict()
     assert state.keys() == before.keys()
+    assert all(torch.equal(state[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_oss"])
+def test_so_it_does_in_many_pieces(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tensors of many gigabytes do, of which no more than a piece is in memory."""
+    monkeypatch.setattr(pieces, "AT_ONCE", 100)
+    theirs = make(family)
+    again = there_and_back(theirs, tmp_path)
+    state, before = again.state_dict(), theirs.state_dict()
     assert all(torch.equal(state[name], before[name]) for name in before)
 
 

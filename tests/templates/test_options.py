@@ -150,6 +150,10 @@ def test_every_option_and_number_of_the_config_is_exercised() -> None:
     exercised |= {"multi_latent_attention", "q_lora_rank", "kv_lora_rank", "v_head_dim"}
     exercised |= {"qk_head_dim", "qk_pos_emb_head_dim", "latent_layernorm_epsilon"}
     exercised |= {"mtp_num_layers", "mtp_loss_scaling_factor"}
+    # test_mixers_huggingface.py, and whole models: tests/huggingface/test_hf_parity.py.
+    exercised |= {n for n in TransformerConfig.__dataclass_fields__ if n.startswith("mamba_")}
+    exercised |= {n for n in TransformerConfig.__dataclass_fields__ if n.startswith("linear_")}
+    exercised |= {"hybrid_layer_pattern"}
     fields = {n for n in TransformerConfig.__dataclass_fields__ if not n.startswith("_")}
     assert fields - LAUNCH_FIELDS - exercised == set()
 

@@ -42,6 +42,13 @@ def test_we_read_what_the_package_writes(tmp_path: Path) -> None:
     assert all(same(read[name], tensor) for name, tensor in sample().items())
 
 
+def test_to_ask_for_a_name_reads_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_all(tmp_path / "a", {"x": torch.ones(2)})
+    read = Reader(tmp_path / "a")
+    monkeypatch.setattr(Reader, "rows", pytest.fail)
+    assert "x" in read and "y" not in read
+
+
 def test_a_tensor_that_is_not_contiguous_is_written_as_it_looks(tmp_path: Path) -> None:
     tensor = torch.arange(6.0).view(2, 3).t()
     write_all(tmp_path / "a", {"x": tensor})
