@@ -66,8 +66,12 @@ def read_page(text: str, name: str) -> tuple[Program, Page]:
     program.pending = {home.name: home for home in linked.values()}
     program.flat = {home: name for name, home in program.pending.items()}
     program.read_before = frozenset(_reads(program.statements.values()))
-    bound = (n for s in program.statements.values() for i in tree.walk(s) for n in tree.bound_names(i))
-    program.bound_before = frozenset(bound)
+    program.bound_before = frozenset(
+        name
+        for statement in program.statements.values()
+        for item in tree.walk(statement)
+        for name in tree.bound_names(item)
+    )
     return program, page
 
 

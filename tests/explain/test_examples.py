@@ -17,7 +17,9 @@ TESTS = Path(__file__).parents[1]
 
 # Codes that a spec and a few commands cannot give, with the reason: other tests drive them.
 ELSEWHERE = {
-    **dict.fromkeys(("SP501", "SP502", "SP503", "SP504", "SP505", "SP506"), "a bug of specc's is planted"),
+    **dict.fromkeys(
+        ("SP501", "SP502", "SP503", "SP504", "SP505", "SP506"), "a bug of specc's is planted"
+    ),
     **dict.fromkeys(("SP606", "SP609"), "told in the forms json and github alone"),
     "SP615": "it takes a commit and an edited installation",
     "SP675": "it takes a history of commits",
