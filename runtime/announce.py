@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
-from . import attention_choice
+from . import attention_choice, mixer_kernels
+from .causal_conv import CausalConv1d
 from .mesh import Mesh
 from .options import Options
 from .parameters import parameter_table
@@ -84,11 +86,19 @@ def _computation(trainer: Trainer, config: Any, options: Options) -> Iterator[st
     bf16 = mesh.dtype == torch.bfloat16
     yield "bf16 with float32 masters" if bf16 else "float32"
     yield f"attention by {_kernel(trainer, config, options)}"
+    yield from mixers(trainer.model, trainer.device)
     if options.compile:
         yield "layers, head and loss compiled"
     if options.loss_chunks > 1:
         yield f"head and loss in {options.loss_chunks} chunks"
     yield _recomputed(options.recomputed())
+
+
+def mixers(model: nn.Module, device: torch.device) -> Iterator[str]:
+    """What computes the mixers of a hybrid stack, where the model has any here."""
+    if any(isinstance(module, CausalConv1d) for module in model.modules()):
+        told = mixer_kernels.told(device)
+        yield "mixers: " + ", ".join(f"{what} by {package}" for what, package in told.items())
 
 
 def _recomputed(choice: Recompute) -> str:

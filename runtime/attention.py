@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -142,7 +143,7 @@ def _attend(
         documents=documents,
         comm=comm,
     )
-    return blockwise(q, k, v, sinks, positions, options, key, kernel, comm, mesh.cp)
+    return _in_blocks(q, k, v, sinks, positions, mesh, options, key, kernel, comm)
 
 
 def _whole(
@@ -172,7 +173,28 @@ def _whole(
         return fused(q, k, v, options)
     if kernel == "masked":
         return masked(q, k, v, sinks, positions, options, mask, key)
-    return blockwise(q, k, v, sinks, positions, options, key, kernel, None, mesh.cp)
+    return _in_blocks(q, k, v, sinks, positions, mesh, options, key, kernel, None)
+
+
+def _in_blocks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sinks: Tensor | None,
+    positions: Positions,
+    mesh: Mesh,
+    options: Options,
+    key: Tensor | None,
+    kernel: str,
+    comm: str | None,
+) -> Tensor:
+    """``blockwise``; where its kernel wants values as wide as keys, zeros fill narrower ones up."""
+    missing = q.shape[-1] - v.shape[-1]
+    if kernel == "explicit" or missing == 0:
+        return blockwise(q, k, v, sinks, positions, options, key, kernel, comm, mesh.cp)
+    wide = F.pad(v, (0, missing))
+    y = blockwise(q, k, wide, sinks, positions, options, key, kernel, comm, mesh.cp)
+    return y[..., : v.shape[-1]]
 
 
 def _check(

@@ -58,7 +58,7 @@ def choose(
         not STANDALONE
         and device.type == "cuda"
         and dtype in (torch.bfloat16, torch.float16)
-        and value_dim in (None, head_dim)
+        and (value_dim is None or value_dim <= head_dim)  # narrower ones are filled up
         and head_dim % 8 == 0
         and head_dim <= 256
         and options.softcap is None

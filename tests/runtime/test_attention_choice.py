@@ -1,16 +1,21 @@
 """Which kernel an attention takes: a function of device and options."""
 
+import importlib
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from specc.runtime import Positions
+from specc.runtime.attention_blockwise import blockwise
 from specc.runtime.attention_choice import Options, choose, kernel_name
 from specc.runtime.mesh import Axis, Mesh
 
 CUDA = torch.device("cuda")
+attention_module = importlib.import_module("specc.runtime.attention")  # the package has a function
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,9 @@ CUDA = torch.device("cuda")
         ({"dropout": 0.5}, {}, "sdpa", "explicit"),
         ({"dropout": 0.5}, {"hashed": True}, "masked", "explicit"),
         ({"dropout": 0.5}, {"sinks": True}, "masked", "explicit"),
-        ({}, {"value_dim": 64}, "sdpa", "explicit"),
+        ({}, {"value_dim": 64}, "sdpa", "cudnn"),
+        ({}, {"value_dim": 64, "documents": True}, "flash", "flash"),
+        ({}, {"value_dim": 192}, "sdpa", "explicit"),
     ],
 )
 def test_kernels_of_a_gpu(
@@ -63,3 +70,29 @@ def test_the_log_names_the_kernel() -> None:
         mesh = Mesh(cp=Axis("cp", 2, 0, group), cp_comm_type=comm, dtype=torch.bfloat16)
         assert words in kernel_name("cuda", mesh)
         assert "scores" in kernel_name("cpu", mesh) or comm == "a2a"
+
+
+def test_narrow_values_are_filled_up_for_a_fused_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And their outputs cut off: by the explicit kernel in the place of flash, on the CPU."""
+    torch.manual_seed(0)
+    mesh, starts = Mesh.single(), torch.tensor([[0, 0, 0, 3, 3, 3]])
+    positions = Positions.of(torch.zeros(1, 6, dtype=torch.int64), mesh, starts)
+    q, k = (torch.randn(1, 6, 2, 8) for _ in range(2))
+    v = torch.randn(1, 6, 2, 5, requires_grad=True)
+    expected = attention_module.attention(q, k, v, positions, mesh)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), v)
+    widths = []
+
+    def flash(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+        widths.append(v.shape[-1])
+        *before, kernel, comm, axis = rest
+        assert kernel == "flash"
+        return blockwise(q, k, v, *before, "explicit", comm, axis)
+
+    monkeypatch.setattr(attention_module, "choose", lambda *_, **__: "flash")
+    monkeypatch.setattr(attention_module, "blockwise", flash)
+    y = attention_module.attention(q, k, v, positions, mesh)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
+    (got,) = torch.autograd.grad(y.square().sum(), v)
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+    assert widths == [8]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from specc.runtime import Mesh, Positions, gated_delta_rule
+from specc.runtime import CausalConv1d, Mesh, Positions, gated_delta_rule
+from specc.runtime.announce import mixers
 from specc.runtime.opaque import KERNELS, opaque
 
 
@@ -20,6 +21,13 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setitem(KERNELS, "of the test", call)
     return "of the test"
+
+
+def test_a_run_says_what_computes_its_mixers() -> None:
+    mixer = nn.Sequential(CausalConv1d(1, 2, 3, Mesh.single()))
+    (told,) = mixers(mixer, torch.device("cpu"))
+    assert told.startswith("mixers: convolution by plain PyTorch, state space by plain PyTorch")
+    assert not list(mixers(nn.Linear(2, 2), torch.device("cpu")))
 
 
 def compare(run: Callable[..., Tensor], *inputs: Tensor) -> None:
