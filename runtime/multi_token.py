@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from .collectives import start_all_gather, start_all_reduce, wait
+from .context_parallel import in_order
 from .mesh import Mesh
-from .positions import Positions, zigzag
+from .positions import Positions
 from .step_record import AttachedLoss
 from .vocab_parallel import IGNORED
 
@@ -52,11 +53,7 @@ def _whole_sequence(own: Tensor, mesh: Mesh) -> Tensor:
     """[b, s] of this rank's places to [b, s cp] of all, in their order."""
     if mesh.cp.size == 1:
         return own
-    gathered = wait(start_all_gather(own.T, mesh.cp))  # [s cp, b], rank by rank
-    length = gathered.shape[0]
-    runs = [run for rank in range(mesh.cp.size) for run in zigzag(length, mesh.cp.size, rank)]
-    order = torch.cat([torch.arange(run.place, run.place + run.size) for run in runs])
-    return gathered[order.argsort().to(own.device)].T
+    return in_order(wait(start_all_gather(own[None], mesh.cp)))
 
 
 class MultiTokenLoss(AttachedLoss):
